@@ -97,6 +97,11 @@ def complete_operation(operation: Node, scope: str | None) -> Node:
         failures |= statuses if can_be else {}
     responses = {status: refer(name, "responses") for status, name in failures.items()}
     responses |= operation.pop("responses")
+    if "ChangeSet" in named:
+        for status, response in responses.items():
+            if status.startswith("2"):
+                headers = response.get("headers", {})
+                response["headers"] = headers | {"Change-Set": refer("ChangeSet", "headers")}
     return {"tags": ["additions"], **operation, "responses": dict(sorted(responses.items()))}
 
 

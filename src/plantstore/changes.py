@@ -7,6 +7,7 @@ old values again gets its old entity tag again.
 
 import hashlib
 import re
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -167,8 +168,38 @@ class Swap(msgspec.Struct, frozen=True, gc=False, tag=True):
     after: Plant | None
 
 
-# To create a plant, or to make one of the other changes.
-Change: TypeAlias = NewPlant | UnconditionalChange | Conditional | Swap
+# A change that is not in a set: to create a plant, or one of the others.
+SingleChange: TypeAlias = NewPlant | UnconditionalChange | Conditional | Swap
+
+
+class InSet(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """A change in the set with this name (`plantstore.change_sets`)."""
+
+    change: SingleChange
+    set: str
+
+    @property
+    def id(self) -> int:
+        """The id of the plant."""
+        return self.change.id
+
+
+Change: TypeAlias = SingleChange | InSet
+
+
+def set_of_first(changes: Sequence[Change]) -> str | None:
+    """Return the name of the set of the first change; None if it is in none."""
+    first = changes[0] if changes else None
+    return first.set if isinstance(first, InSet) else None
+
+
+def creates_in_set(changes: Sequence[Change], name: str) -> list[NewPlant]:
+    """Return the plants of the changes that create plants in the set with this name."""
+    return [
+        each.change
+        for each in changes
+        if isinstance(each, InSet) and isinstance(each.change, NewPlant) and each.set == name
+    ]
 
 
 class Outcome(Enum):
@@ -197,6 +228,9 @@ class Outcome(Enum):
 
     PRECONDITION_FAILED = "precondition_failed"
     """The condition of the change is false. Nothing changed."""
+
+    SET_CLOSED = "set_closed"
+    """The set of the change is closed. Nothing changed."""
 
 
 class PlantOutcome(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,6 @@
 """The rules that decide the outcome of each change of a batch. All stores use them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -9,10 +9,12 @@ from plantstore.changes import (
     Change,
     Conditional,
     Deletion,
+    InSet,
     Outcome,
     PlantOutcome,
     Replacement,
     Result,
+    SingleChange,
     Swap,
     UnconditionalChange,
     Upsert,
@@ -46,7 +48,7 @@ _CREATED, _REPLACED, _DELETED = map(int, Kind)
 
 
 def decide(
-    changes: Sequence[Change], stored: dict[int, NewPlant]
+    changes: Sequence[Change], stored: dict[int, NewPlant], closed: Collection[str] = ()
 ) -> tuple[list[Result], Difference]:
     """Decide a batch, one change after the other.
 
@@ -54,6 +56,7 @@ def decide(
         changes: the batch, in order.
         stored: all stored plants whose ids are in the batch. The function updates it to the state
             after the batch.
+        closed: the names of the sets of the batch that are closed.
 
     Returns:
         A result for each change, and what the batch changes in the store.
@@ -77,12 +80,13 @@ def decide(
             else:
                 results.append(Outcome.ID_TAKEN)
             continue
-        if isinstance(change, Conditional):
-            result, after = _make_if(change, before)
-        elif isinstance(change, Swap):
-            result, after = _swap(change, before)
-        else:
-            result, after = _make(change, before)
+        set_name = None
+        if isinstance(change, InSet):
+            set_name, change = change.set, change.change  # noqa: PLW2901
+            if set_name in closed:
+                results.append(Outcome.SET_CLOSED)
+                continue
+        result, after = _make_single(change, before)
         results.append(result)
         if after is before:
             continue
@@ -91,16 +95,31 @@ def decide(
         states[change.id] = after
         if after is None:
             del stored[change.id]
-            made.append((_DELETED, change.id, None, None))
         else:
             stored[change.id] = after
-            kind = _CREATED if before is None else _REPLACED
-            made.append((kind, after.id, after.name, after.tag))
+        made.append(_made(change.id, before, after, set_name))
     return results, _difference(states, stored_before, made)
 
 
-def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
+def _made(id_: int, before: NewPlant | None, after: NewPlant | None, set_name: str | None) -> Made:
+    made: Made = (_DELETED, id_, None, None)
+    if after is not None:
+        made = (_CREATED if before is None else _REPLACED, id_, after.name, after.tag)
+    if set_name is None:
+        return made
+    return (*made, set_name, *((None, None) if before is None else (before.name, before.tag)))
+
+
+def _make_single(change: SingleChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
     """Return the result of a change, and the plant afterwards: the same object if unchanged."""
+    if isinstance(change, Conditional):
+        return _make_if(change, before)
+    return _make(change, before)
+
+
+def _make(
+    change: NewPlant | UnconditionalChange | Swap, before: NewPlant | None
+) -> tuple[Result, NewPlant | None]:
     result, after = _make_of_any_size(change, before)
     if after is not None and after is not before and is_too_large(after):
         return Outcome.TOO_LARGE, before
@@ -108,9 +127,11 @@ def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result,
 
 
 def _make_of_any_size(
-    change: UnconditionalChange, before: NewPlant | None
+    change: NewPlant | UnconditionalChange | Swap, before: NewPlant | None
 ) -> tuple[Result, NewPlant | None]:
-    if isinstance(change, Upsert):
+    if isinstance(change, Swap):
+        return _swap(change, before)
+    if isinstance(change, Upsert | NewPlant):
         return _store(change, before)
     if before is None:
         return Outcome.NO_SUCH_PLANT, None
@@ -121,15 +142,29 @@ def _make_of_any_size(
     return _patched(change.patch, before)
 
 
-def _store(upsert: Upsert, before: NewPlant | None) -> tuple[Result, NewPlant]:
-    plant = upsert.plant
+def _store(change: Upsert | NewPlant, before: NewPlant | None) -> tuple[Result, NewPlant]:
+    plant = change if isinstance(change, NewPlant) else change.plant
     if before is None:
         return Outcome.STORED, plant
-    if upsert.keeps_tag:
+    if isinstance(change, Upsert) and change.keeps_tag:
         plant = NewPlant(plant.id, plant.name, before.tag)
     if before == plant:
         return Outcome.ALREADY_STORED, before
+    if isinstance(change, NewPlant):
+        return Outcome.ID_TAKEN, before
     return Outcome.REPLACED, plant
+
+
+def _swap(swap: Swap, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
+    present = None if before is None else Plant(before.name, before.tag)
+    if present == swap.after:
+        return Outcome.ALREADY_STORED, before
+    if swap.before is not msgspec.UNSET and swap.before != present:
+        return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
+    if swap.after is None:
+        return Outcome.DELETED, None
+    after = NewPlant(swap.id, swap.after.name, swap.after.tag)
+    return (Outcome.STORED if before is None else Outcome.REPLACED), after
 
 
 def _patched(patch: PlantPatch, before: NewPlant) -> tuple[Result, NewPlant]:
@@ -152,20 +187,6 @@ def _make_if(conditional: Conditional, before: NewPlant | None) -> tuple[Result,
         if before is not None and after == before and result is not Outcome.TOO_LARGE:
             return result, before  # the change was made before
     return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
-
-
-def _swap(swap: Swap, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
-    after = None if swap.after is None else NewPlant(swap.id, swap.after.name, swap.after.tag)
-    if after == before:
-        return Outcome.ALREADY_STORED, before
-    present = None if before is None else Plant(before.name, before.tag)
-    if swap.before is not msgspec.UNSET and swap.before != present:
-        return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
-    if after is None:
-        return Outcome.DELETED, None
-    if is_too_large(after):
-        return Outcome.TOO_LARGE, before
-    return Outcome.STORED if before is None else Outcome.REPLACED, after
 
 
 def _difference(

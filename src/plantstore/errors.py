@@ -46,6 +46,8 @@ class ErrorCode(IntEnum):
     # 4xxx: the feed of changes.
     FEED_OFF = 4001
     CHANGES_GONE = 4002
+    NO_SUCH_SET = 4003
+    SET_CLOSED = 4004
 
     # 5xxx: the service.
     INTERNAL = 5001
@@ -148,7 +150,7 @@ class IdTakenError(RequestError):
 
 
 class FeedError(RequestError):
-    """FEED_OFF or CHANGES_GONE: a follower cannot continue.
+    """FEED_OFF or CHANGES_GONE: a follower cannot continue. NO_SUCH_SET: no set has the name.
 
     `first_number` is the number of the first change that is kept, or None.
     """

@@ -42,8 +42,16 @@ class Kind(IntEnum):
 
 
 # A change that a batch makes: its kind, and the id, name and tag of the plant afterwards. A plant
-# that is deleted has neither name nor tag.
-Made: TypeAlias = tuple[int, int, str | None, str | None]
+# that is deleted has neither name nor tag. If the change is in a set, the name of the set follows,
+# and the name and tag of the plant before.
+Made: TypeAlias = (
+    tuple[int, int, str | None, str | None]
+    | tuple[int, int, str | None, str | None, str, str | None, str | None]
+)
+
+# The number of its members.
+IN_NO_SET: Final = 4
+IN_A_SET: Final = 7
 
 
 class Recorded(NamedTuple):
@@ -80,7 +88,7 @@ class FeedState(NamedTuple):
 # It ends with a number, also if it is the last page.
 ChangesPage: TypeAlias = Page[Recorded, int]
 
-_OFF: Final = "The feed of changes is off: the service runs with --changes-keep 0"
+OFF: Final = "The feed of changes is off: the service runs with --changes-keep 0"
 _EXPORT: Final = "Export the plants again, and follow from the Changes-After of the export"
 
 
@@ -97,7 +105,7 @@ def page_of(state: FeedState, after: int | None, changes: list[Recorded]) -> Cha
 
     """
     if not state.days:
-        raise FeedError(ErrorCode.FEED_OFF, _OFF)
+        raise FeedError(ErrorCode.FEED_OFF, OFF)
     if after is None:
         return Page([], state.last, is_last=True)
     if not state.is_complete:

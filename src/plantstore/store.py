@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from plantstore.change_sets import Place, SetPage
 from plantstore.changes import Change, Result
 from plantstore.feed import ChangesPage
 from plantstore.listings import EVERYTHING, Listing, PlantsPage, TagListing, TagsPage
@@ -45,6 +46,7 @@ READS: Final = {
     "list_tags": Reads(threads=1, batch_max=16),
     # Many followers may catch up at once. A read that is refused affects no other.
     "read_changes": Reads(threads=1, batch_max=1),
+    "read_set": Reads(threads=1, batch_max=1),
 }
 READS_AT_ONCE: Final = sum(reads.threads for reads in READS.values())
 
@@ -200,6 +202,28 @@ class PlantStore(Protocol):
         Raises:
             FeedError: the feed is off, does not keep all changes after the number, or never had it.
 
+        """
+        ...
+
+    # Change sets (`plantstore.change_sets`). While the feed is on, each change in a set that is
+    # made is recorded with its set. A change whose set is closed is not made.
+
+    def read_set(self, name: str, after: Place | None, limit: int) -> SetPage:
+        """Return the next changes of a set, in order of id and number.
+
+        A page has none only if none follow, or if the limit is 0. It may hold fewer changes than
+        `limit`, as a page of plants may.
+
+        Raises:
+            FeedError: the feed is off, there is no such set, or its first change is trimmed.
+
+        """
+        ...
+
+    def close_set(self, name: str) -> None:
+        """Close a set durably, if there is one. No change is in it that is made later.
+
+        Any thread may call this.
         """
         ...
 

@@ -20,6 +20,7 @@ import pytest
 import uvloop
 
 from plantstore.api.error_responses import STATUS
+from plantstore.changes import InSet
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestFailed, RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
@@ -107,6 +108,14 @@ def failing(error: BaseException) -> Callable[[World], object]:
     return lambda world: world.store.fail(error, "find_token")
 
 
+def closing(name: str) -> Callable[[World], object]:
+    def close(world: World) -> None:
+        world.store.apply_changes([InSet(NewPlant(1, "a"), name)])
+        world.store.close_set(name)
+
+    return close
+
+
 async def raising(_application: Application, _request: Request) -> Response:
     raise ZeroDivisionError
 
@@ -183,6 +192,12 @@ CASES = [
         prepare=lambda world: world.store.keep_changes(0),
     ),
     Case(ErrorCode.CHANGES_GONE, "GET", "/changes?after=1", b""),
+    Case(ErrorCode.NO_SUCH_SET, "POST", "/undo?set=set-0123456789abc", b""),
+    Case(
+        ErrorCode.SET_CLOSED,
+        *("DELETE", "/plants/1", b"", ("Change-Set: set-0123456789abc",)),
+        prepare=closing("set-0123456789abc"),
+    ),
     Case(ErrorCode.INTERNAL, prepare=failing(ZeroDivisionError())),
     Case(ErrorCode.INTERNAL, respond=raising),
     Case(ErrorCode.INTERNAL, respond=unsendable),

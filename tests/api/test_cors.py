@@ -29,8 +29,8 @@ def fields_of_cors(answer: httpx.Response) -> dict[str, str]:
 
 READABLE = {
     "expose-headers": (
-        "Changes-After, Changes-Before, Content-Disposition, ETag, Link, Preference-Applied,"
-        " Retry-After, Total-Count, Untagged-Count, X-Request-Id"
+        "Change-Set, Changes-After, Changes-Before, Content-Disposition, ETag, Link,"
+        " Preference-Applied, Retry-After, Total-Count, Untagged-Count, X-Request-Id"
     )
 }
 

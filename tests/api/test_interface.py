@@ -16,6 +16,7 @@ from plantstore.api.ids import IDS_MAX, HandedOut
 from plantstore.api.operations import OPERATIONS as TABLE
 from plantstore.api.paging import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.parameters import INT32_MAX
+from plantstore.change_sets import UndoCounts
 from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS
@@ -93,6 +94,8 @@ def test_an_operation_declares_every_status_that_it_can_have(operation: Operatio
         ({204 if operation.method == "DELETE" else 200}, True),
         ({406}, operation[:2] == ("GET", "/plants.csv")),
         ({404, 410}, operation.scope == "changes:read"),
+        ({403, 404, 410}, operation.path == "/undo" and operation.needs_token),
+        ({409}, "Change-Set" in names and not {"text/csv", "application/x-ndjson"} & media_types),
     ):
         expected |= statuses if can_be else set()
 
@@ -114,7 +117,8 @@ def test_the_published_contract_is_unchanged() -> None:
     body = POST["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/NewPlant"}
     assert record == {"application/json": {"$ref": "#/components/schemas/Plant"}}
-    assert "parameters" not in POST
+    assert POST["parameters"] == [{"$ref": "#/components/parameters/ChangeSet"}]
+    assert "required" not in PARAMETERS["ChangeSet"]
     assert (new["required"], plant["required"]) == (["id", "name"], ["name"])
     assert new["properties"]["id"].items() >= int64.items()
     assert new["properties"].keys() == {"id", "name", "tag"}
@@ -255,6 +259,7 @@ def test_the_members_of_responses_are_those_of_the_document() -> None:
         "Ids": HandedOut,
         "RowError": RowError,
         "ImportResult": ImportResult,
+        "UndoResult": UndoCounts,
     }
     [conflict] = (each for each in PARAMETERS.values() if each["name"] == "on-conflict")
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from plantstore.api.monitoring import LOOK_SECONDS
-from plantstore.changes import entity_tag
+from plantstore.changes import InSet, entity_tag
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
@@ -21,6 +21,8 @@ WITH_TOKEN = [operation for operation in OPERATIONS if operation.needs_token]
 def test_a_valid_request_gets_a_declared_response(world: World, operation: Operation) -> None:
     world.put_in(NewPlant(1, "Abies balsamea (L.) Mill.", "Abies"))
     request = operation.request()
+    undone = request["path"].partition("?set=")[2]
+    world.store.apply_changes([InSet(NewPlant(2, "a"), undone or "no-set-0123456789")])
     request["headers"] = {"Authorization": f"Bearer {world.token}"} | request.get("headers", {})
 
     answer = world.ask(**request)

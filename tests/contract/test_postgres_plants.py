@@ -14,12 +14,14 @@ from plantstore.changes import (
     Change,
     Conditional,
     Deletion,
+    InSet,
     Outcome,
     Patch,
     PlantOutcome,
     Precondition,
     Replacement,
     Result,
+    SingleChange,
     Upsert,
 )
 from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
@@ -119,22 +121,27 @@ def test_stores_that_change_the_same_plants_do_not_deadlock(
     def change(number: int) -> set[Outcome]:
         choose = random.Random(number)
         store, outcomes = opened(url), set[Outcome]()
-        for _ in range(50):
+        for round_ in range(50):
+            if round_ == 25:
+                store.close_set(f"set-{number}")
             changes: list[Change] = []
             for id_ in choose.sample(range(30), 8):
                 new = NewPlant(id_, f"{number}")
-                others: list[Change] = [
+                others: list[SingleChange] = [
                     *(Replacement(id_, Plant(f"{number}")), Deletion(id_)),
                     *(Patch(id_, PlantPatch(tag=f"{number}")), Conditional(Upsert(new), if_none)),
                 ]
-                changes.append(choose.choice([new, new, new, *others]))
+                change = choose.choice([new, new, new, *others])
+                in_set = InSet(change, f"set-{choose.randrange(4)}")
+                changes.append(choose.choice([change, in_set]))
             outcomes |= {
                 result.outcome if isinstance(result, PlantOutcome) else result
                 for result in store.apply_changes(changes)
             }
         return outcomes
 
-    with contextlib.closing(open_store(url)), ThreadPoolExecutor(4) as pool:
+    with contextlib.closing(open_store(url)) as first, ThreadPoolExecutor(4) as pool:
+        first.keep_changes(7)
         seen = set.union(*pool.map(change, range(4)))
 
     assert seen == set(Outcome) - {Outcome.TOO_LARGE}

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from plantstore.changes import Deletion, Outcome, Replacement
+from plantstore.changes import Deletion, InSet, Outcome, Replacement
 from plantstore.errors import (
     OperationError,
     PlantStoreError,
@@ -136,8 +136,9 @@ def use(store: Store) -> None:
     store.keep_changes(1)
     begin = store.read_changes(None, 1).end
     assert store.apply_changes([PLANT, Deletion(1)]) == [Outcome.STORED, Outcome.DELETED]
-    assert store.apply_changes([PLANT]) == [Outcome.STORED]
-    assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
+    assert store.apply_changes([InSet(PLANT, "a set")]) == [Outcome.STORED]
+    assert store.apply_changes([InSet(Deletion(1), "a set")]) == [Outcome.DELETED]
+    store.close_set("a set")
     assert len(store.read_changes(begin, 10).items) == 2
     store.keep_changes(0)
     store.tidy()

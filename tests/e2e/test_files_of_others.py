@@ -26,6 +26,7 @@ COMMANDS = [
     "backup copy.db",
     "migrate",
     "reindex",
+    "undo no-such-set-0123",
     "stats",
     "serve --port 0",
     "serve --port 0 --workers 2 --no-migrate",
@@ -174,7 +175,7 @@ def test_a_database_whose_content_is_all_in_the_write_ahead_log_is_opened(
 
     done = call(tmp_path, "check")
 
-    found = "Plants: 1, tokens: 0, schema: 11\nNo errors found\n"
+    found = "Plants: 1, tokens: 0, schema: 12\nNo errors found\n"
     assert (done.returncode, done.stdout) == (0, found)
     assert stored_plants(database) == {1: NewPlant(1, "Rosa")}
 
@@ -259,7 +260,7 @@ def assert_readable(folder: Path, target: Path) -> None:
     tried = run_unprivileged(folder, "import", "--dry-run", str(target / "more.csv"))
 
     assert (checked.returncode, checked.stderr) == (0, "")
-    assert checked.stdout.endswith("schema: 11\nNo errors found\n")
+    assert checked.stdout.endswith("schema: 12\nNo errors found\n")
     assert (exported.returncode, exported.stderr) == (0, "Exported 3 plants\n")
     assert exported.stdout.count("Abies") == 3
     assert (copied.returncode, copied.stderr) == (0, "")

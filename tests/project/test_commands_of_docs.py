@@ -30,6 +30,7 @@ DIFFERENT = {
     r"(?m)^date: .+$": "date: Sat, 21 Nov 2026 06:11:13 GMT",
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ": "2026-11-21T06:11:13Z",
     r'"number":\d{16}': '"number":1795522387000000',
+    r"undo [0-9a-f-]{36}": "undo 1f0b6c5e-93d6-4b0e-8a55-0c7f9b6f2d11",
     r"(?m)[ \r]+$": "",
 }
 

@@ -30,6 +30,10 @@ REVOKED_SECONDS = 2.0
 _KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
+class _UnknownError(Exception):
+    """It is not known what an undo has done."""
+
+
 class Actor:
     """What all clients have.
 
@@ -61,6 +65,7 @@ class Client(Actor):
         self._first = -(number + 1) * IDS_OF_A_CLIENT
         self._fresh = itertools.count(self._first)
         self._mine: list[int] = []
+        self._sets = itertools.count()
         self._names = (f"Quercus {number}-{count}" for count in itertools.count())
         self._http: Http | None = None
 
@@ -71,7 +76,7 @@ class Client(Actor):
         acts = [self.create] * 4 + [self.replace, self.delete, self.show, self.list_plants]
         acts += [self.create_again, self.store_file, self.store_file, self.export, self.take_ids]
         acts += [self.disturb, self.pipeline, self.contend, self.burst]
-        acts += [self.send_changes, self.send_changes]
+        acts += [self.send_changes, self.send_changes, self.use_set, self.use_set]
         for _ in range(actions):
             await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.3]))
             act = chance.choice(acts)
@@ -79,6 +84,8 @@ class Client(Actor):
                 await act()
             except (LostError, ConnectionRefusedError):
                 self._http = None
+            except _UnknownError:
+                pass
             except LateError:
                 self._model.fail(f"{self.name}: {act.__name__} gets no response")
                 self._http = None
@@ -147,7 +154,7 @@ class Client(Actor):
             values = [value for value in self._model.of(id_) if value is not None]
             await self._create(id_, self._chance.choice([*values, self._value()]))
 
-    async def _create(self, id_: int, value: tuple[str, str | None]) -> None:
+    async def _create(self, id_: int, value: tuple[str, str | None], *fields: str) -> None:
         def settle(response: Response) -> bool:
             if response.status == 200:
                 self._model.settle(
@@ -157,9 +164,10 @@ class Client(Actor):
                 self._model.settle(self.name, id_, lambda before: before not in (None, value), same)
             return response.status in (200, 400)
 
+        body = plant(value, id_)
         await self._change(
             id_,
-            request("POST", "/plants", self.token, plant(value, id_), JSON, pieces=self._pieces()),
+            request("POST", "/plants", self.token, body, JSON, *fields, pieces=self._pieces()),
             lambda before: value if before is None else before,
             settle,
         )
@@ -435,6 +443,82 @@ class Client(Actor):
         if len(refused) != answer["refused"] or sum(counts.values()) != len(lines) - len(refused):
             self._model.fail(f"{self.name}: {answer} for {len(lines)} lines")
 
+    async def use_set(self) -> None:
+        """Change plants in a set, and perhaps without it; undo the set, and perhaps the undo."""
+        chance, model = self._chance, self._model
+        name = f"{self.name.replace(' ', '-')}-{next(self._sets):09}"
+        field = f"Change-Set: {name}"
+        made: dict[int, list[tuple[Value, Value]]] = {}
+        seen: dict[int, set[Value]] = {}
+        model.sets += [name, f"{name}-undo"]
+        try:
+            for _ in range(chance.choice([1, 2, 6])):
+                known = [id_ for id_ in self._mine if model.is_known(id_)]
+                id_ = chance.choice([*known[-3:], *made, next(self._fresh)])
+                if id_ not in self._mine:
+                    self._mine.append(id_)
+                before = one_of(model.of(id_))
+                seen.setdefault(id_, set()).add(before)
+                is_in_set = chance.random() < 0.8
+                await self._change_once(id_, before, *([field] if is_in_set else []))
+                seen[id_] |= model.of(id_)
+                after = one_of(model.of(id_))
+                if is_in_set and before != after:
+                    made.setdefault(id_, []).append((before, after))
+            await self._undo(name, made, seen)
+        except (LostError, ConnectionRefusedError, LateError, _UnknownError):
+            # An undo, or a change, may still run, or never have begun.
+            for id_, values in seen.items():
+                model.possible[id_] = model.of(id_) | values
+            self._mine = [id_ for id_ in self._mine if id_ not in seen]
+            raise
+
+    async def _change_once(self, id_: int, before: Value, *fields: str) -> None:
+        """Create, replace or delete a plant, whose value is known."""
+        if before is None:
+            await self._create(id_, self._value(), *fields)
+            return
+        match, path = f"If-Match: {etag(before)}", f"/plants/{id_}"
+        if self._chance.random() < 0.5:
+            data = request("DELETE", path, self.token, None, match, *fields)
+            await self._change_if(id_, 204, before, lambda _: None, data)
+        else:
+            after = self._value()
+            data = request("PUT", path, self.token, plant(after), JSON, match, *fields)
+            await self._change_if(id_, 200, before, lambda _: after, data)
+
+    async def _undo(
+        self,
+        name: str,
+        made: dict[int, list[tuple[Value, Value]]],
+        seen: dict[int, set[Value]],
+    ) -> None:
+        """Undo a set of which all changes are known; perhaps after a dry run, perhaps twice."""
+        model = self._model
+        undone, counts = undo_of(made, {id_: one_of(model.of(id_)) for id_ in made})
+        present = {id_: one_of(model.of(id_)) for id_ in seen}
+        for query in self._chance.choice([["&dry-run", ""], [""], ["", ""]]):
+            if not query:
+                for id_ in undone:
+                    model.possible[id_] = {*model.of(id_), undone[id_]}
+            path = f"/undo?set={name}{query}"
+            field = f"Change-Set: {name}-undo"
+            response = await self._ask(request("POST", path, self.token, None, field))
+            if not made and response.status == 404:
+                return
+            if response.status != 200:
+                raise _UnknownError
+            if json.loads(response.body) != counts:
+                model.fail(f"{self.name}: {response.body!r}, expected {counts}")
+        for id_ in undone:
+            model.possible[id_] = {undone[id_]}
+        changed = {
+            id_: [(present[id_], after)] for id_, after in undone.items() if after != present[id_]
+        }
+        if changed and not name.endswith("-undo") and self._chance.random() < 0.4:
+            model.sets.append(f"{name}-undo-undo")
+            await self._undo(f"{name}-undo", changed, seen)
+
     async def disturb(self) -> None:
         """Send something that is no request, or several requests at once."""
         chance = self._chance
@@ -580,6 +664,34 @@ class Guest(Actor):
 
 def values_of(plants: Iterable[Any]) -> dict[int, Value]:
     return {each["id"]: (each["name"], each.get("tag")) for each in plants}
+
+
+def one_of(values: set[Value]) -> Value:
+    """Return the only value."""
+    if len(values) > 1:
+        raise _UnknownError
+    return next(iter(values))
+
+
+def undo_of(
+    made: dict[int, list[tuple[Value, Value]]], present: dict[int, Value]
+) -> tuple[dict[int, Value], dict[str, Any]]:
+    """Return the plants after the undo of a set with these changes, and its response."""
+    undone: dict[int, Value] = {}
+    counts: dict[str, Any] = dict.fromkeys(("restored", "deleted", "recreated", "kept"), 0)
+    counts["kept_ids"] = []
+    for id_, changes in sorted(made.items()):
+        first, last = changes[0][0], changes[-1][1]
+        is_intact = all(one[1] == two[0] for one, two in itertools.pairwise(changes))
+        if present[id_] != first and not (is_intact and present[id_] == last):
+            undone[id_] = present[id_]
+            counts["kept"] += 1
+            counts["kept_ids"].append(id_)
+            continue
+        undone[id_] = first
+        kind = "recreated" if is_intact and last is None else "restored"
+        counts["deleted" if first is None else kind] += 1
+    return undone, counts
 
 
 def same(value: Value) -> Value:

@@ -8,6 +8,7 @@ from plantstore.feed import Kind, Recorded
 from plantstore.listings import Listing, Place
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.words import order_key
+from support.change_sets import problems_of_sets
 
 # The name and the tag of a plant; None if no plant is stored.
 Value: TypeAlias = tuple[str, str | None] | None
@@ -43,6 +44,7 @@ class Model:
         revoked_at: the time at which the token of the guest was revoked.
         replaced: the names of the shared plant that a client was told it has replaced.
         prefixes: rows of imports of which a prefix is stored, in order.
+        sets: the names of all change sets.
 
     """
 
@@ -55,6 +57,7 @@ class Model:
         self.exports: list[Export] = []
         self.followed: list[tuple[str, int, list[Recorded]]] = []
         self.prefixes: list[tuple[str, list[tuple[int, Value]]]] = []
+        self.sets: list[str] = []
 
     def fail(self, what: str) -> None:
         self.violations.append(what)
@@ -111,6 +114,7 @@ class Model:
                 self.fail(f"{who}: the stored rows of its import are no prefix")
         self.prefixes.clear()
         self._compare_feed(all_changes(store), stored)
+        self.violations += problems_of_sets(store, self.sets)
         self.possible = {id_: {stored.get(id_)} for id_ in self.possible}
 
     def _compare_feed(self, changes: Sequence[Recorded], stored: dict[int, Value]) -> None:

@@ -38,7 +38,13 @@ class Operation(NamedTuple):
 
     def request(self) -> dict[str, Any]:
         """Return the arguments of `World.ask` for a valid request without a token."""
-        request: dict[str, Any] = {"method": self.method, "path": self.path.replace("{id}", "1")}
+        query = [
+            f"{each['name']}={each['example']}"
+            for each in self.parameters()
+            if each["in"] == "query" and each.get("required")
+        ]
+        path = "?".join([self.path.replace("{id}", "1"), *query])
+        request: dict[str, Any] = {"method": self.method, "path": path}
         for media_type, body in self.bodies():
             request |= {"content": body, "headers": {"Content-Type": media_type}}
         return request

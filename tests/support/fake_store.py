@@ -12,9 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
+from plantstore.change_sets import Place as SetPlace
+from plantstore.change_sets import SetChange, SetPage, SetState
+from plantstore.change_sets import page_of as page_of_set
 from plantstore.changes import Change, Result
 from plantstore.decision import decide
-from plantstore.errors import UnsupportedError
+from plantstore.errors import FeedError, UnsupportedError
 from plantstore.feed import ChangesPage, FeedState, Recorded, page_of
 from plantstore.listings import (
     EVERYTHING,
@@ -32,12 +35,22 @@ from plantstore.store import TIDY_SECONDS, CheckReport, Store, TellNumber
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words, order_key
 
+
+def read_set(store: Store, name: str) -> object:
+    """Return the first change of a set, or the number of the error if there is no such set."""
+    try:
+        return store.read_set(name, None, 1)
+    except FeedError as error:
+        return error.code
+
+
 # Each method that reads, with arguments that find something in a store with a plant 1.
 READ_METHODS: Final[dict[str, Callable[[Store], Any]]] = {
     "find_plants": lambda store: store.find_plants([1]),
     "list_plants": lambda store: store.list_plants(EVERYTHING._replace(has_total=True)),
     "list_tags": lambda store: store.list_tags(TagListing()),
     "read_changes": lambda store: store.read_changes(None, 1),
+    "read_set": lambda store: read_set(store, "a" * 16),
     "find_token": lambda store: store.find_token(b"1"),
     "list_tokens": lambda store: store.list_tokens(),
     "scan_plants": lambda store: list(store.scan_plants()),
@@ -45,6 +58,7 @@ READ_METHODS: Final[dict[str, Callable[[Store], Any]]] = {
 }
 OTHER_METHODS: Final = {
     *("apply_changes", "tidy", "hand_out_ids", "keep_changes", "watch_changes", "probe"),
+    "close_set",
     *("add_token", "revoke_token", "forget_token"),
     *("has_room_for_export", "check", "back_up", "reindex", "close"),
 }
@@ -65,14 +79,20 @@ class FakeStore:
         self._lock = threading.Lock()
         self._days = self._kept_after = self._last = 0
         self._changes: list[Recorded] = []
+        self._sets: dict[str, list[SetChange]] = {}
+        self._closed: set[str] = set()
         self._committed = threading.Condition()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        outcomes, difference = decide(changes, self.plants)
+        outcomes, difference = decide(changes, self.plants, self._closed if self._days else ())
         with self._committed:
             for each in difference.made if self._days else []:
                 self._last = max(self._last + 1, time.time_ns() // 1000)
-                self._changes.append(Recorded(self._last, each[0], int(time.time()), *each[1:]))
+                kind, id_, name, tag, *in_set = each
+                self._changes.append(Recorded(self._last, kind, int(time.time()), id_, name, tag))
+                if in_set:
+                    change = SetChange(self._last, kind, id_, name, tag, *in_set[1:])
+                    self._sets.setdefault(str(in_set[0]), []).append(change)
             self._committed.notify_all()
         return outcomes
 
@@ -89,6 +109,18 @@ class FakeStore:
             found = [each for each in kept if after is not None and each.number > after]
             state = FeedState(self._days, self._last, after in known, first, len(found))
             return page_of(state, after, found[:limit])
+
+    def read_set(self, name: str, after: SetPlace | None, limit: int) -> SetPage:
+        made = self._sets.get(name, [])
+        is_complete = bool(made) and made[0].number > self._kept_after
+        state = SetState(self._days, len(made) or None, is_complete)
+        found = sorted(made, key=lambda each: (each.id, each.number))
+        following = [each for each in found if after is None or (each.id, each.number) > after]
+        return page_of_set(state, following[:limit])
+
+    def close_set(self, name: str) -> None:
+        if name in self._sets:
+            self._closed.add(name)
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:

@@ -19,10 +19,12 @@ from plantstore.changes import (
     Change,
     Conditional,
     Deletion,
+    InSet,
     Patch,
     Precondition,
     Replacement,
     Result,
+    SingleChange,
     UnconditionalChange,
     Upsert,
 )
@@ -35,6 +37,7 @@ from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from plantstore.words import order_key
+from support.change_sets import problems_of_sets
 from support.crash_states import Step, Written
 from support.disk import Disk, Fault
 from support.following import Copy
@@ -44,6 +47,9 @@ LOG_BYTES = 8 * PAGE_BYTES
 
 # Most changes have no condition.
 CONDITIONS = [*[None] * 8, Precondition(if_match=ANY), Precondition(if_none_match=ANY)]
+
+# The names of sets. Most changes are in none.
+SETS = ("one", "another")
 
 Act: TypeAlias = list[Change] | TokenRecord
 
@@ -118,6 +124,7 @@ class Ledger:
         with contextlib.suppress(FeedError):  # the feed may be off
             if Copy().follow(store).plants != plants:
                 problems.append("the feed has other changes than those that are stored")
+            problems += problems_of_sets(store, SETS)
         # A failed change may still become visible until another change is written.
         self._may_be([content, *(_after(content, act)[0] for act in self._failed)])
         self.problems += problems
@@ -168,10 +175,12 @@ def acts(chance: random.Random, count: int) -> Iterator[Act]:
             name = f"{chance.getrandbits(64)}"
             yield TokenRecord(name, digest(name), frozenset(SCOPES), number)
         else:
-            yield [_change(chance) for _ in range(chance.randrange(1, 9))]
+            in_set = chance.choice([None, None, None, *SETS])
+            changes = [_change(chance) for _ in range(chance.randrange(1, 9))]
+            yield [each if in_set is None else InSet(each, in_set) for each in changes]
 
 
-def _change(chance: random.Random) -> Change:
+def _change(chance: random.Random) -> SingleChange:
     id_ = chance.randrange(60)
     patch = PlantPatch(tag=chance.choice(["a", "b", None]))
     size = chance.randrange(2_000, 20_000) if chance.random() < 0.08 else chance.randrange(40)

@@ -21,8 +21,8 @@ _PREFLIGHT_SECONDS: Final = 24 * 60 * 60
 
 # The fields of a response that a page may read.
 _EXPOSED: Final = (
-    "Changes-After, Changes-Before, Content-Disposition, ETag, Link, Preference-Applied,"
-    " Retry-After, Total-Count, Untagged-Count, X-Request-Id"
+    "Change-Set, Changes-After, Changes-Before, Content-Disposition, ETag, Link,"
+    " Preference-Applied, Retry-After, Total-Count, Untagged-Count, X-Request-Id"
 )
 
 

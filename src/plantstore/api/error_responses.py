@@ -43,6 +43,8 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
         ErrorCode.PRECONDITION_FAILED: HTTPStatus.PRECONDITION_FAILED,
         ErrorCode.FEED_OFF: HTTPStatus.NOT_FOUND,
         ErrorCode.CHANGES_GONE: HTTPStatus.GONE,
+        ErrorCode.NO_SUCH_SET: HTTPStatus.NOT_FOUND,
+        ErrorCode.SET_CLOSED: HTTPStatus.CONFLICT,
         ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
         ErrorCode.OVERLOADED: HTTPStatus.SERVICE_UNAVAILABLE,
         ErrorCode.STORE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,

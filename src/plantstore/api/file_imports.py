@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 import msgspec
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
+from plantstore.api.change_set_field import all_in_set, recorded, set_of
 from plantstore.api.parameters import (
     has_preference,
     invalid,
@@ -183,6 +184,7 @@ class Imports:
         trial = Trial() if parse_flag(parameters, "dry-run") else None
         form = kind.form
         _require_type(request, form)
+        set_of(request)  # refuse a malformed name now
         await self._admit(request, kind.scopes)
         errors: list[RowError] = []
         run = kind.begin(
@@ -221,6 +223,8 @@ class Imports:
         for name, number in (("Changes-Before", before), ("Changes-After", after)):
             if number is not None:
                 fields[name] = str(number)
+        if trial is None:
+            fields |= await recorded(request, self._reader)
         counts = msgspec.structs.asdict(run.counts)
         result = kind.result(
             **{name: counts[name] for name in kind.result.__struct_fields__ if name in counts},
@@ -299,7 +303,7 @@ class Imports:
             self._authenticator.rate_limit.spend(upload.request.token, uses)
             upload.prepaid_uses = 0
             if upload.trial is None:
-                outcomes = await self._writer.submit_all(batch.changes)
+                outcomes = await self._writer.submit_all(all_in_set(upload.request, batch.changes))
             else:
                 stored = await self._reader.find_plants([change.id for change in batch.changes])
                 upload.trial.bytes_max = TRIAL_BYTES_MAX // self._limit.running

@@ -20,6 +20,7 @@ from plantstore.api.parameters import MEDIA_JSON
 from plantstore.api.resources import PATCHES, Plants, scope_of_put
 from plantstore.api.static_files import Web, redirect_to_reference
 from plantstore.api.tags import Tags
+from plantstore.api.undos import Undos
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
@@ -39,6 +40,7 @@ class Parts:
         changes: responds with changes, and sends streams of them.
         ids: hands out ids.
         imports: stores the plants of files, and makes the changes of lists.
+        undos: undoes change sets.
         exports: responds with files of plants.
         token: describes a token.
         readiness: tells whether a plant would be stored.
@@ -55,6 +57,7 @@ class Parts:
     changes: Changes
     ids: Ids
     imports: Imports
+    undos: Undos
     exports: Exports
     token: OwnToken
     readiness: Readiness
@@ -121,6 +124,8 @@ OPERATIONS: Final = (
         *("POST", "/changes", change_lists.SCOPES, (_NDJSON.media_type,)),
         lambda parts: partial(change_lists.run, parts.authenticator, parts.imports),
     ),
+    # The scopes that it needs depend on the set.
+    Operation("POST", "/undo", ANY_SCOPE, (), lambda parts: parts.undos.run),
     Operation("POST", "/ids", "plants:create", (), lambda parts: parts.ids.hand_out),
     Operation("GET", "/token", ANY_SCOPE, (), lambda parts: parts.token.show),
     Operation("GET", "/openapi.json", None, (), lambda parts: parts.web.document.show),

@@ -6,6 +6,7 @@ Conditions of changes are evaluated in the transaction of the change, by `plants
 from http import HTTPStatus
 from typing import Final
 
+from plantstore.api.change_set_field import in_set, recorded
 from plantstore.api.paging import describe_page, read_page_request
 from plantstore.api.parameters import (
     MEDIA_JSON,
@@ -15,6 +16,7 @@ from plantstore.api.parameters import (
     read_query,
     read_record,
 )
+from plantstore.change_sets import set_closed
 from plantstore.changes import (
     Conditional,
     Deletion,
@@ -23,6 +25,7 @@ from plantstore.changes import (
     PlantOutcome,
     Precondition,
     Replacement,
+    Result,
     UnconditionalChange,
     Upsert,
     entity_tag,
@@ -62,9 +65,18 @@ class Plants:
         """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
         read_query(request)
         plant = parse_new_plant(await read_record(request))
+        if "change-set" in request.fields:
+            return await self._create_in_set(request, plant)
         if await self._writer.submit(plant) is _ID_TAKEN:
             raise IdTakenError(plant.id)
         return json_response(render_plant(plant))
+
+    async def _create_in_set(self, request: Request, plant: NewPlant) -> Response:
+        result = await self._writer.submit(in_set(request, plant))
+        if result is _ID_TAKEN:
+            raise IdTakenError(plant.id)
+        _require_open(result)
+        return json_response(render_plant(plant), await recorded(request, self._reader))
 
     async def list(self, request: Request) -> Response:
         """List plants in order of id or by name, and link to other pages."""
@@ -95,19 +107,22 @@ class Plants:
         plant = parse_plant(await read_record(request))
         fields = {"ETag": entity_tag(plant.name, plant.tag)}
         if _creates(request):
-            await self._make(Upsert(NewPlant(id_, plant.name, plant.tag)), precondition)
+            upsert = Upsert(NewPlant(id_, plant.name, plant.tag))
+            await self._make(request, upsert, precondition)
+            fields |= await recorded(request, self._reader)
             return json_response(render_plant(plant), fields, HTTPStatus.CREATED.value)
-        await self._make(Replacement(id_, plant), precondition)
-        return json_response(render_plant(plant), fields)
+        await self._make(request, Replacement(id_, plant), precondition)
+        return json_response(render_plant(plant), fields | await recorded(request, self._reader))
 
     async def patch(self, request: Request) -> Response:
         """Change members of the plant with this id: 200 once the plant is on disk."""
         id_, precondition = _parse_target(request)
         patch = parse_patch(await read_record(request, PATCHES))
-        plant = await self._make(Patch(id_, patch), precondition)
+        plant = await self._make(request, Patch(id_, patch), precondition)
         if plant is None:
             raise _no_such_plant(id_)
-        return json_response(render_plant(plant), {"ETag": entity_tag(plant.name, plant.tag)})
+        fields = {"ETag": entity_tag(plant.name, plant.tag)}
+        return json_response(render_plant(plant), fields | await recorded(request, self._reader))
 
     async def delete(self, request: Request) -> Response:
         """Delete the plant with this id: 204 once the deletion is on disk."""
@@ -115,22 +130,26 @@ class Plants:
         # A body has no meaning here. But until it has arrived, the request may still be refused.
         async for _ in pieces(request.body):
             pass
-        await self._make(Deletion(id_), precondition)
-        return Response(HTTPStatus.NO_CONTENT.value)
+        await self._make(request, Deletion(id_), precondition)
+        fields = await recorded(request, self._reader)
+        return Response(HTTPStatus.NO_CONTENT.value, fields)
 
     async def _make(
-        self, change: UnconditionalChange, precondition: Precondition | None
+        self,
+        request: Request,
+        change: UnconditionalChange,
+        precondition: Precondition | None,
     ) -> NewPlant | None:
-        """Make a change; return the plant afterwards if the result has it.
+        """Make a change of a request; return the plant afterwards if the result has it.
 
         Raises:
-            RequestError: NO_SUCH_PLANT, BODY_TOO_LARGE or PRECONDITION_FAILED; or as
-                `GroupCommit.submit` does.
+            RequestError: NO_SUCH_PLANT, BODY_TOO_LARGE, PRECONDITION_FAILED or SET_CLOSED; or as
+                `in_set` or `GroupCommit.submit` does.
 
         """
-        result = await self._writer.submit(
-            change if precondition is None else Conditional(change, precondition)
-        )
+        single = change if precondition is None else Conditional(change, precondition)
+        result = await self._writer.submit(in_set(request, single))
+        _require_open(result)
         if result is Outcome.NO_SUCH_PLANT:
             raise _no_such_plant(change.id)
         if result is Outcome.TOO_LARGE:
@@ -143,6 +162,11 @@ class Plants:
             excludes = precondition is not None and not precondition.none_matches(etag)
             raise _condition_is_false(change.id, etag, is_excluded=excludes)
         return plant
+
+
+def _require_open(result: Result) -> None:
+    if result is Outcome.SET_CLOSED:
+        raise set_closed()
 
 
 def scope_of_put(request: Request) -> str:

@@ -16,6 +16,7 @@ from plantstore.cli.maintenance import backup, check, migrate, reindex, stats
 from plantstore.cli.options import settings
 from plantstore.cli.token_commands import tokens
 from plantstore.cli.transfer import export, import_plants
+from plantstore.cli.undo import undo
 from plantstore.errors import PlantStoreError, UsageError
 from plantstore.settings import Settings, unknown_variables
 
@@ -43,7 +44,7 @@ def serve(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
     run(Settings(**values))
 
 
-for command in (import_plants, export, backup, check, reindex, stats, migrate, tokens):
+for command in (import_plants, undo, export, backup, check, reindex, stats, migrate, tokens):
     app.add_command(command)
 
 

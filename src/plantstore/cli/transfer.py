@@ -4,11 +4,11 @@ import contextlib
 import os
 import stat
 import sys
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
@@ -16,12 +16,24 @@ from typing import BinaryIO, Final, TypeAlias
 import click
 import msgspec
 
-from plantstore.changes import Change, Result
-from plantstore.cli.opening import new_file, opened_store, require_other_file, standard_stream
+from plantstore.changes import Change, InSet, Result, SingleChange
+from plantstore.cli.opening import (
+    database_option,
+    new_file,
+    opened_store,
+    require_other_file,
+    standard_stream,
+)
 from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.commit.batcher import run_split_if_refused
 from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError, Trial
-from plantstore.errors import BatchRefusedError, OperationError, UsageError, one_line
+from plantstore.errors import (
+    BatchRefusedError,
+    FeedError,
+    OperationError,
+    UsageError,
+    one_line,
+)
 from plantstore.formats.rows import PIECE_BYTES, readable
 from plantstore.storage import open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
@@ -174,13 +186,20 @@ def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
 
 
 # Returns an outcome for each change.
-_Apply: TypeAlias = Callable[[Sequence[Change]], Sequence[Result | BatchRefusedError]]
+_Apply: TypeAlias = Callable[[Sequence[SingleChange]], Sequence[Result | BatchRefusedError]]
 
 
 @contextlib.contextmanager
 def _storing(database: str, standbys_min: int) -> Iterator[_Apply]:
+    """Give the block a function that stores plants in a set. Then say how the set is undone."""
+    name = str(uuid.uuid4())
     with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
-        yield partial(_apply, store)
+        try:
+            yield lambda changes: apply_all(store, [InSet(change, name) for change in changes])
+        finally:
+            with contextlib.suppress(FeedError):  # nothing has changed, or the feed is off
+                store.read_set(name, None, 0)
+                click.echo(f"To undo: plantstore undo {name}{database_option(database)}", err=True)
 
 
 @contextlib.contextmanager
@@ -240,7 +259,7 @@ def _size(source: BinaryIO) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _apply(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchRefusedError]:
+def apply_all(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchRefusedError]:
     """Store plants. A plant that the store refuses does not affect the others."""
 
     def explain(error: Exception, _changes: int) -> BatchRefusedError:

@@ -27,6 +27,7 @@ from plantstore.api.operations import Parts
 from plantstore.api.resources import Plants
 from plantstore.api.static_files import load_web
 from plantstore.api.tags import Tags
+from plantstore.api.undos import Undos
 from plantstore.cli.opening import open_named
 from plantstore.commit.batcher import NO_TURNSTILE
 from plantstore.commit.imports import BATCH_ROWS_MAX
@@ -120,6 +121,7 @@ def make_parts(
             batch_rows_max=batch_rows_max,
             threads=threads,
         ),
+        undos=Undos(authenticator, writer, reader, store, observe=observe, threads=threads),
         exports=Exports(
             authenticator,
             store,
@@ -159,6 +161,7 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.exports.close)
         stack.push_async_callback(parts.imports.close)
+        stack.push_async_callback(parts.undos.close)
         for part in (parts.ids.batcher, parts.writer, parts.reader, parts.changes.tail):
             await stack.enter_async_context(part.running())
         yield

@@ -13,7 +13,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from plantstore.changes import Change, Outcome, PlantOutcome, Result, Swap, Upsert
+from plantstore.change_sets import set_closed
+from plantstore.changes import (
+    Change,
+    Outcome,
+    PlantOutcome,
+    Result,
+    SingleChange,
+    Swap,
+    Upsert,
+)
 from plantstore.decision import decide
 from plantstore.errors import BatchRefusedError, ErrorCode, IdTakenError, RequestError
 from plantstore.formats.rows import Item, RowParser, Rows
@@ -106,7 +115,7 @@ class Batch(NamedTuple):
     """
 
     rows: Rows
-    changes: list[Change]
+    changes: list[SingleChange]
 
     def before(self, number: int) -> "Batch":
         """Return the rows before the change with a number, from 0."""
@@ -299,6 +308,8 @@ class Import:
             return self._parser.explain(text)
         if outcome is Outcome.TOO_LARGE:
             return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
+        if outcome is Outcome.SET_CLOSED:
+            return set_closed()
         if isinstance(outcome, PlantOutcome):
             expects_none = isinstance(item, Swap) and item.before is None
             other = "a plant" if expects_none else "another plant"

@@ -50,8 +50,9 @@ VALUE_BYTES_MAX: Final = 1024
 READ_FIELDS: Final = frozenset(
     {
         *(b"accept", b"accept-encoding", b"access-control-request-headers"),
-        *(b"access-control-request-method", b"authorization", b"connection", b"content-encoding"),
-        *(b"content-type", b"expect", b"host", b"if-match", b"if-none-match", b"last-event-id"),
+        *(b"access-control-request-method", b"authorization", b"change-set", b"connection"),
+        *(b"content-encoding", b"content-type", b"expect", b"host", b"if-match"),
+        *(b"if-none-match", b"last-event-id"),
         *(b"origin", b"prefer", b"traceparent", b"x-forwarded-for", b"x-forwarded-proto"),
         b"x-request-id",
     }

@@ -1,15 +1,18 @@
 """The feed of changes, as far as its SQL is the same in every engine.
 
-Both engines have the tables `changes` and `feed` (migration 6).
+Both engines have the tables `changes`, `feed` and `change_sets`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from plantstore.change_sets import Place, SetChange, SetPage, SetState
+from plantstore.change_sets import page_of as page_of_set
 from plantstore.feed import CHANGES_MAX, ChangesPage, FeedState, Recorded, page_of
 from plantstore.listings import PAGE_BYTES_MAX, TagListing, TagsPage
+from plantstore.plants import ID_MIN
 
 # Executes a statement with named values, and returns its rows.
 Execute: TypeAlias = Callable[[str, Mapping[str, object]], Sequence[Sequence[Any]]]
@@ -36,6 +39,40 @@ def before_new_numbers(now: str, resolution: int, random: str, greatest: str, co
 # The columns of a change, and what parses a JSON array of arrays of them.
 COLUMNS: Final = "number, change, at, id, name, tag"
 RECORDS: Final = msgspec.json.Decoder(list[Recorded])
+
+# The same for changes of a set.
+SET_COLUMNS: Final = "number, change, id, name, tag, name_before, tag_before"
+SET_CHANGES: Final = msgspec.json.Decoder(list[SetChange])
+
+ValueT = TypeVar("ValueT")
+
+
+class Parse(Protocol):
+    """Parses an aggregated array."""
+
+    def __call__(self, decoder: msgspec.json.Decoder[ValueT], text: Any, /) -> ValueT: ...  # noqa: ANN401 (what the engine returns)
+
+
+# The end of a statement that records a set with new changes. If the set is closed, the statement
+# fails, because `closed` would be NULL.
+ADD_TO_SET: Final = """
+ON CONFLICT (name) DO UPDATE SET last_number = excluded.last_number,
+    changes = change_sets.changes + excluded.changes, closed = nullif(change_sets.closed, true)
+"""
+
+
+def add_to_sets(changes: str) -> str:
+    """Return SQL that records sets with new changes, after the row of `feed` is updated.
+
+    Args:
+        changes: SQL that follows FROM, for rows of `set_name` and `number`.
+
+    """
+    return f"""
+INSERT INTO change_sets (first_number, last_number, name, changes, closed)
+SELECT min(number), max(number), set_name, count(*), false FROM {changes} GROUP BY set_name
+{ADD_TO_SET}
+"""
 
 
 # Changes that are looked at to find the old ones. It limits how long that takes after a clock was
@@ -75,14 +112,14 @@ class LatestTags:
 
 
 class FeedTables:
-    """The two tables of the feed. The caller has begun a transaction for what is written.
+    """The tables of the feed. The caller has begun a transaction for what is written.
 
     Args:
         begin: SQL for the number before that of a new change.
         seconds: SQL for the time in whole seconds since 1970.
         greatest: the function that returns the greatest of its arguments.
         value: returns the placeholder for a named value.
-        array: SQL for a JSON array of arrays of COLUMNS, aggregated from rows.
+        array: returns SQL for a JSON array of arrays of some columns, aggregated from rows.
         parse: parses the value of `array`.
 
     """
@@ -94,8 +131,8 @@ class FeedTables:
         seconds: str,
         greatest: str,
         value: Callable[[str], str],
-        array: str,
-        parse: Callable[[Any], list[Recorded]],
+        array: Callable[[str], str],
+        parse: Parse,
     ) -> None:
         self._parse = parse
         after, limit, through = map(value, ("after", "limit", "through"))
@@ -126,7 +163,7 @@ WITH state AS MATERIALIZED (
     ORDER BY number LIMIT {limit} + 1
 )
 SELECT days, last, is_complete, first, (SELECT count(*) FROM next), (
-    SELECT {array} FROM (
+    SELECT {array(COLUMNS)} FROM (
         SELECT {COLUMNS} FROM changes
         WHERE number > {after} AND number <= (
             SELECT CASE WHEN sum(bytes) <= {PAGE_BYTES_MAX} THEN max(number) ELSE (
@@ -140,6 +177,27 @@ SELECT days, last, is_complete, first, (SELECT count(*) FROM next), (
         ORDER BY number LIMIT {limit}
     ) AS page
 ) FROM state
+"""
+        name, after_id = value("name"), value("after_id")
+        self._read_set = f"""
+WITH next AS MATERIALIZED (
+    SELECT id, number, octet_length(coalesce(changes.name, '')) + octet_length(coalesce(tag, ''))
+        + octet_length(coalesce(name_before, '')) + octet_length(coalesce(tag_before, '')) AS bytes
+    FROM change_sets, changes
+    WHERE change_sets.name = {name} AND set_number = first_number
+        AND id >= {after_id} AND (id > {after_id} OR number > {after})
+    ORDER BY id, number LIMIT {limit}
+), summed AS (
+    SELECT number, row_number() OVER in_order AS place, sum(bytes) OVER in_order AS bytes
+    FROM next WINDOW in_order AS (ORDER BY id, number)
+)
+SELECT days, changes, first_number > kept_after, (
+    SELECT {array(SET_COLUMNS)} FROM (
+        SELECT {SET_COLUMNS} FROM changes WHERE number IN (
+            SELECT number FROM summed WHERE place = 1 OR bytes <= {PAGE_BYTES_MAX}
+        ) ORDER BY id, number
+    ) AS page
+) FROM feed LEFT JOIN change_sets ON name = {name}
 """
         # The last one of the first changes that are not kept any more. The first one that is kept
         # ends them: a clock that was behind must trim nothing. A change with a time in the future
@@ -170,6 +228,10 @@ DELETE FROM changes WHERE number IN (
 UPDATE feed SET kept_after = {greatest}(kept_after, {through}), kept = kept - {value("deleted")}
 RETURNING days
 """
+        self._forget_sets = f"""
+DELETE FROM change_sets WHERE first_number <= {through} AND last_number <= {through}
+RETURNING first_number
+"""
 
     def keep(self, execute: Execute, days: int) -> bool:
         """Set how long changes are kept. Return whether this is something new."""
@@ -180,7 +242,15 @@ RETURNING days
     def read(self, execute: Execute, after: int | None, limit: int) -> ChangesPage:
         """Return a page, as `PlantStore.read_changes` does."""
         [(*state, changes)] = execute(self._read, {"after": after, "limit": limit})
-        return page_of(FeedState(*state), after, self._parse(changes) if changes else [])
+        return page_of(FeedState(*state), after, self._parse(RECORDS, changes) if changes else [])
+
+    def read_set(self, execute: Execute, name: str, after: Place | None, limit: int) -> SetPage:
+        """Return a page of a set, as `PlantStore.read_set` does."""
+        id_, number = after or (ID_MIN, -1)
+        values = {"name": name, "after_id": id_, "after": number, "limit": limit}
+        [(days, total, is_complete, changes)] = execute(self._read_set, values)
+        found = self._parse(SET_CHANGES, changes) if changes else []
+        return page_of_set(SetState(days, total, is_complete), found)
 
     def last_number(self, execute: Execute) -> int | None:
         """Return the last number; None if the feed is off."""
@@ -196,4 +266,5 @@ RETURNING days
         if deleted:  # otherwise another process has deleted them
             last = max(number for [number] in deleted)
             execute(self._forget, {"through": last, "deleted": len(deleted)})
+            execute(self._forget_sets, {"through": last})
         return len(deleted) >= changes_max

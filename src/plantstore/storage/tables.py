@@ -1,4 +1,7 @@
-"""The tables of tokens and of handed-out ids. Their statements are the same in every engine."""
+"""The tables of tokens and of handed-out ids, and how a change set is closed.
+
+Their statements are the same in every engine.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -54,7 +57,7 @@ _SELECT: Final = f"SELECT {_COLUMNS} FROM tokens"
 
 
 class SmallTables(ABC):
-    """Implements `plantstore.store.TokenStore` and `hand_out_ids` for a store with these tables."""
+    """Implements `TokenStore`, `hand_out_ids` and `close_set` for a store with these tables."""
 
     placeholder: ClassVar[str]
     """The placeholder for a value in a statement of the engine."""
@@ -77,6 +80,10 @@ class SmallTables(ABC):
             raise ids_exhausted(count)
         [(last_id,)] = rows
         return range(last_id - count + 1, last_id + 1)
+
+    def close_set(self, name: str) -> None:
+        close = f"UPDATE change_sets SET closed = true WHERE name = {self.placeholder}"
+        self._change(f"{close} RETURNING first_number", name)
 
     def add_token(self, record: TokenRecord) -> None:
         values = ", ".join([self.placeholder] * 6)

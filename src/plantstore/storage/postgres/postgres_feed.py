@@ -3,7 +3,11 @@
 A transaction that makes changes updates the one row of `feed`, after all its other locks. So it
 holds the lock of this row until its commit is visible, and the next transaction gets its numbers
 after that. Numbers are visible in their order, and a reader that has one has seen all before it.
-Whoever holds the lock waits for no other lock, so no circle is closed.
+Whoever holds the lock waits for no other lock but those of change sets, and whoever holds one of
+these waits for nothing, or holds the lock of the feed. So no circle is closed.
+
+A set may be closed between a decision and the record of its changes. The statement that records
+them then fails, and the batch is decided again.
 
 The transaction also sends a notification, which PostgreSQL delivers after the commit. For its queue
 PostgreSQL has such a lock, too: commits with notifications never overlap.
@@ -13,14 +17,17 @@ no standby has. A failover would lose them. So a read writes a marker and waits 
 synchronous standbys have it, and with it all that was read.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import psycopg
+from psycopg import errors
 
-from plantstore.feed import Made
-from plantstore.storage.feed_tables import COLUMNS, RECORDS, FeedTables, before_new_numbers
+from plantstore.changes import Change, InSet
+from plantstore.feed import IN_A_SET, IN_NO_SET, Made
+from plantstore.storage.feed_tables import FeedTables, add_to_sets, before_new_numbers
 from plantstore.storage.postgres.session import Connection, fenced
 
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -31,17 +38,38 @@ _SECONDS: Final = "floor(extract(epoch FROM clock_timestamp()))::bigint"
 # The channel of the notifications.
 _CHANNEL: Final = "plantstore_changes"
 
-# The parts of a statement that append the rows of `made` to the feed, unless it is off. RETURNING
-# is evaluated for the updated row, and so sends the notification.
-APPEND: Final = f"""
+# The part of a statement that gives numbers to the rows of `made`, unless the feed is off.
+# RETURNING is evaluated for the updated row, and so sends the notification.
+_NUMBERED: Final = f"""
 numbered AS (
     UPDATE feed SET last = {_before("number")} + number, kept = kept + number
     FROM (SELECT count(*) AS number FROM made) AS counted_changes
     WHERE days > 0 AND number > 0
     RETURNING last - number AS before, pg_notify('{_CHANNEL}', '')
-), appended AS (
+)
+"""
+
+# The parts of a statement that append the rows of `made` to the feed.
+APPEND: Final = f"""
+{_NUMBERED}, appended AS (
     INSERT INTO changes (number, change, at, id, name, tag)
     SELECT before + place, change, {_SECONDS}, id, name, tag FROM made, numbered
+)
+"""
+_MADE_IN_SETS: Final = """(
+    SELECT before + place AS number, set_name FROM made, numbered WHERE set_name IS NOT NULL
+) AS made_in_sets"""
+
+# The same for rows with the name of a set, or NULL, and with what the plant was before.
+APPEND_IN_SETS: Final = f"""
+{_NUMBERED}, sets AS (
+    {add_to_sets(_MADE_IN_SETS)}
+    RETURNING first_number, change_sets.name
+), appended AS (
+    INSERT INTO changes (number, change, at, id, name, tag, set_number, name_before, tag_before)
+    SELECT before + place, change, {_SECONDS}, id, made.name, tag, first_number, name_before,
+        tag_before
+    FROM numbered, made LEFT JOIN sets ON sets.name = set_name
 )
 """
 _RECORD: Final = f"""
@@ -51,14 +79,25 @@ WITH made AS (
 ), {APPEND}
 SELECT
 """
+_RECORD_IN_SETS: Final = f"""
+WITH made AS (
+    SELECT * FROM unnest(
+        %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
+    ) WITH ORDINALITY AS given (change, id, name, tag, set_name, name_before, tag_before, place)
+), {APPEND_IN_SETS}
+SELECT
+"""
+_SELECT_CLOSED: Final = """
+SELECT name FROM change_sets, feed WHERE name = ANY(%b::text[]) AND closed AND days > 0
+"""
 
 FEED: Final = FeedTables(
     begin=_before("1"),
     seconds=_SECONDS,
     greatest="greatest",
     value="%({})b".format,
-    array=f"json_agg(json_build_array({COLUMNS}))::text",
-    parse=RECORDS.decode,
+    array="json_agg(json_build_array({}))::text".format,
+    parse=lambda decoder, text: decoder.decode(text),
 )
 
 # Number of changes that are trimmed in one transaction while idle. Beside a commit with many
@@ -68,8 +107,35 @@ TRIMMED_MAX: Final = 1_000
 
 def record(connection: Connection, made: Sequence[Made]) -> None:
     """Append the changes of a transaction, as its last statement, unless the feed is off."""
-    if made:
-        connection.execute(_RECORD.encode(), tuple(map(list, zip(*made, strict=True))))
+    if not made:
+        return
+    statement, rows = _RECORD, [*map(tuple, made)]
+    if any(len(each) > IN_NO_SET for each in made):
+        statement = _RECORD_IN_SETS
+        rows = [(*each, None, None, None)[:IN_A_SET] for each in made]
+    with closed_meanwhile():
+        connection.execute(statement.encode(), tuple(map(list, zip(*rows, strict=True))))
+
+
+class SetClosedMeanwhileError(Exception):
+    """Another transaction closed a set of the batch. Nothing was changed."""
+
+
+@contextlib.contextmanager
+def closed_meanwhile() -> Iterator[None]:
+    """Raise SetClosedMeanwhileError if a statement in the block fails because a set is closed."""
+    try:
+        yield
+    except errors.NotNullViolation as error:
+        if error.diag.column_name != "closed":
+            raise
+        raise SetClosedMeanwhileError from error
+
+
+def select_closed(connection: Connection, changes: Sequence[Change]) -> Collection[str]:
+    """Return the names of the sets of a batch that are closed."""
+    names = {change.set for change in changes if isinstance(change, InSet)}
+    return {name for (name,) in connection.fetch(_SELECT_CLOSED, ([*names],))} if names else ()
 
 
 def keep_changes(connection: Connection, days: int) -> None:

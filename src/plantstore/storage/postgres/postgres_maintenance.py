@@ -192,6 +192,7 @@ RIGHTS: Final = {
     "totals": ("SELECT", "INSERT", "UPDATE"),
     "changes": ("SELECT", "INSERT", "DELETE"),
     "feed": ("SELECT", "UPDATE"),
+    "change_sets": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "plantstore_markers": ("SELECT", "INSERT", "UPDATE"),
     "plantstore_migrations": ("SELECT",),
 }

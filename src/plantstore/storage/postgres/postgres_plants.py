@@ -16,12 +16,19 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from plantstore.changes import Change, Result
+from plantstore.changes import Change, Result, creates_in_set, set_of_first
 from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
-from plantstore.storage.postgres.postgres_feed import APPEND, record
+from plantstore.storage.postgres.postgres_feed import (
+    APPEND,
+    APPEND_IN_SETS,
+    SetClosedMeanwhileError,
+    closed_meanwhile,
+    record,
+    select_closed,
+)
 from plantstore.storage.postgres.postgres_pages import WORDS, documents
 from plantstore.storage.postgres.session import (
     ENGINE,
@@ -57,6 +64,15 @@ _CREATE_AND_RECORD: Final = f"""
     SELECT row_number() OVER (ORDER BY id) AS place, 1 AS change, id, name, tag
     FROM created, counted
 ), {APPEND}
+SELECT id FROM created
+"""
+# The same for plants that are all in one set.
+_CREATE_IN_SET: Final = f"""
+{_CREATE_PARTS}, made AS (
+    SELECT row_number() OVER (ORDER BY id) AS place, 1 AS change, id, name, tag,
+        %b::text AS set_name, NULL AS name_before, NULL AS tag_before
+    FROM created, counted
+), {APPEND_IN_SETS}
 SELECT id FROM created
 """
 _UPDATE: Final = f"""
@@ -96,16 +112,25 @@ def write_changes(connection: Connection, changes: Sequence[Change], slot: int) 
         slot: of the row of each table of slots that this store writes, less than SLOTS.
 
     """
-    creates = [change for change in changes if isinstance(change, NewPlant)]
+    set_name = set_of_first(changes)
+    plants = changes if set_name is None else creates_in_set(changes, set_name)
+    creates = [plant for plant in plants if isinstance(plant, NewPlant)]
     if len(creates) < len(changes):
         return _apply_under_locks(connection, changes, slot)
     first_by_id = {plant.id: plant for plant in reversed(creates)}
     values = _to_create(list(first_by_id.values()), slot)
-    created = {id_ for (id_,) in connection.fetch(_CREATE_AND_RECORD, values)}
+    statement = _CREATE_AND_RECORD
+    if set_name is not None:
+        statement, values = _CREATE_IN_SET, (*values, set_name)
+    try:
+        with closed_meanwhile():
+            created = {id_ for (id_,) in connection.fetch(statement, values)}
+    except SetClosedMeanwhileError:
+        return _apply_under_locks(connection, changes, slot)
     connection.require_standbys()
     outcomes, _ = decide([plant for plant in creates if plant.id in created], {})
     # Their ids are taken, or the schema has another version.
-    others = [plant for plant in creates if plant.id not in created]
+    others = [change for change in changes if change.id not in created]
     if not others:
         return outcomes
     with after_a_commit() if created else contextlib.nullcontext():
@@ -124,7 +149,7 @@ def _apply_under_locks(
     for _ in range(DECISIONS_MAX):
         try:
             outcomes = _decide_under_locks(connection, changes, slot)
-        except _TakenMeanwhileError:
+        except (_TakenMeanwhileError, SetClosedMeanwhileError):
             continue
         connection.require_standbys()
         return outcomes
@@ -139,12 +164,15 @@ def _decide_under_locks(
     Raises:
         _TakenMeanwhileError: another transaction took an id that was free. A free id cannot
             be locked. Nothing was changed.
+        SetClosedMeanwhileError: another transaction closed a set. Nothing was changed.
 
     """
     with fenced(connection):
         rows = connection.fetch(_LOCK, ([change.id for change in changes],))
         outcomes, (new, changed, gone, made) = decide(
-            changes, {row[0]: NewPlant(*row) for row in rows}
+            changes,
+            {row[0]: NewPlant(*row) for row in rows},
+            select_closed(connection, changes),
         )
         if new:
             created = connection.fetch(_CREATE, _to_create(new, slot))

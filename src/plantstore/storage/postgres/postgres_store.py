@@ -19,6 +19,7 @@ from typing import ClassVar, Final
 
 from psycopg.rows import TupleRow
 
+from plantstore.change_sets import Place, SetPage
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError, UnsupportedError
 from plantstore.feed import ChangesPage
@@ -158,6 +159,10 @@ class PostgresStore(SmallTables):
                 connection.execute(MARK, (self._slot,))
                 connection.require_standbys()
             return page
+
+    def read_set(self, name: str, after: Place | None, limit: int) -> SetPage:
+        with self._reading() as connection:
+            return FEED.read_set(connection.fetch, name, after, limit)
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:

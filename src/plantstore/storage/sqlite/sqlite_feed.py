@@ -5,14 +5,21 @@ a batch are one statement, as its plants are.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
 import apsw
 
-from plantstore.feed import Kind, Made
-from plantstore.storage.feed_tables import COLUMNS, RECORDS, Execute, FeedTables, before_new_numbers
+from plantstore.changes import Change, InSet
+from plantstore.feed import IN_NO_SET, Kind, Made
+from plantstore.storage.feed_tables import (
+    ADD_TO_SET,
+    Execute,
+    FeedTables,
+    add_to_sets,
+    before_new_numbers,
+)
 from plantstore.storage.sqlite.sqlite_pages import from_json, to_json
 
 _NOW: Final = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
@@ -25,13 +32,28 @@ _APPEND: Final = """
 INSERT INTO changes (number, change, at, id, name, tag)
 SELECT ? + key, value->>0, unixepoch(), value->>1, value->>2, value->>3 FROM jsonb_each(?)
 """
+_ADD_TO_SETS: Final = add_to_sets("""(
+    SELECT :first + key AS number, value->>4 AS set_name FROM jsonb_each(:made)
+) WHERE set_name IS NOT NULL""")
+_APPEND_IN_SETS: Final = """
+INSERT INTO changes (number, change, at, id, name, tag, set_number, name_before, tag_before)
+SELECT :first + key, value->>0, unixepoch(), value->>1, value->>2, value->>3,
+    (SELECT first_number FROM change_sets WHERE change_sets.name = value->>4),
+    value->>5, value->>6 FROM jsonb_each(:made)
+"""
 
-# The same for plants that were created, in the trigger of `sqlite_plants`.
+# The same for plants that were created, in the trigger of `sqlite_plants`. `set_name` is the set of
+# all of them, or NULL.
 RECORD_CREATES: Final = f"""
 UPDATE feed SET last = {_before("new.number")} + new.number, kept = kept + new.number
 WHERE days > 0;
-INSERT INTO changes (number, change, at, id, name, tag)
-SELECT last - new.number + 1 + key, {Kind.CREATED:d}, unixepoch(), value->>0, value->>1, value->>2
+INSERT INTO change_sets (first_number, last_number, name, changes, closed)
+SELECT last - new.number + 1, last, new.set_name, new.number, false
+FROM feed WHERE days > 0 AND new.set_name IS NOT NULL
+{ADD_TO_SET};
+INSERT INTO changes (number, change, at, id, name, tag, set_number)
+SELECT last - new.number + 1 + key, {Kind.CREATED:d}, unixepoch(), value->>0, value->>1, value->>2,
+    (SELECT first_number FROM change_sets WHERE change_sets.name = new.set_name)
 FROM feed, jsonb_each(new.plants) WHERE days > 0;
 """
 
@@ -40,15 +62,20 @@ FEED: Final = FeedTables(
     seconds="unixepoch()",
     greatest="max",
     value=":{}".format,
-    array=f"CAST(json_group_array(json_array({COLUMNS})) AS BLOB)",
-    parse=partial(from_json, RECORDS),
+    array="CAST(json_group_array(json_array({})) AS BLOB)".format,
+    parse=from_json,
 )
 
-# Number of changes that are trimmed in one transaction while idle. A change may have 16 KiB.
-TRIMMED_MAX: Final = 500
+# Number of changes that are trimmed in one transaction while idle. One in a set may have 32 KiB.
+TRIMMED_MAX: Final = 250
 
 # While the store is busy, twice as many changes are trimmed each time that this many were made.
 TRIM_CHANGES: Final = 500
+
+_SELECT_CLOSED: Final = """
+SELECT name FROM change_sets, feed
+WHERE name IN (SELECT value FROM json_each(?)) AND closed AND days > 0
+"""
 
 # How often a file is looked at for commits, while there are followers.
 POLL_SECONDS: Final = 0.01
@@ -63,8 +90,23 @@ def record(connection: apsw.Connection, made: Sequence[Made]) -> None:
     """Append the changes of a transaction, which the caller has begun, unless the feed is off."""
     if made:
         last = connection.execute(_GIVE_NUMBERS, {"number": len(made)}).get
-        if last is not None:
-            connection.execute(_APPEND, (last - len(made) + 1, to_json(made)))
+        if last is None:
+            return
+        first = last - len(made) + 1
+        if all(len(each) == IN_NO_SET for each in made):
+            connection.execute(_APPEND, (first, to_json(made)))
+        else:
+            values = {"first": first, "made": to_json(made)}
+            connection.execute(_ADD_TO_SETS, values)
+            connection.execute(_APPEND_IN_SETS, values)
+
+
+def select_closed(connection: apsw.Connection, changes: Sequence[Change]) -> Collection[str]:
+    """Return the names of the sets of a batch that are closed."""
+    names = {change.set for change in changes if isinstance(change, InSet)}
+    if not names:
+        return ()
+    return {name for (name,) in connection.execute(_SELECT_CLOSED, (to_json([*names]),))}
 
 
 def waiter(connection: apsw.Connection) -> Callable[[float], bool]:

@@ -12,11 +12,11 @@ from typing import Final
 
 import apsw
 
-from plantstore.changes import Change, Outcome, Result
+from plantstore.changes import Change, Outcome, Result, creates_in_set, set_of_first
 from plantstore.decision import decide
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
-from plantstore.storage.sqlite.sqlite_feed import RECORD_CREATES, record
+from plantstore.storage.sqlite.sqlite_feed import RECORD_CREATES, record, select_closed
 from plantstore.storage.sqlite.sqlite_pages import FIRST, select_by_id, to_json
 from plantstore.storage.sqlite.word_index import MERGE, index_words, row_of
 
@@ -29,11 +29,13 @@ SET name = excluded.name, tag = excluded.tag, name_key = excluded.name_key
 _DELETE: Final = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 _COUNT: Final = "UPDATE totals SET plants = plants + ?"
 
-# `plants` is JSONB: the row of each plant (`row_of`). `number` is their number, and `version` is
-# that of the schema. The view has no rows; it only has the trigger.
+# `plants` is JSONB: the row of each plant (`row_of`). `number` is their number, `set_name` the set
+# of all of them, or NULL, and `version` is that of the schema. The view has no rows; it only has
+# the trigger.
 _PREPARE_CREATES: Final = f"""
 PRAGMA temp_store = MEMORY;
-CREATE TEMP VIEW creates (plants, number, version) AS SELECT NULL, NULL, NULL WHERE false;
+CREATE TEMP VIEW creates (plants, number, set_name, version)
+AS SELECT NULL, NULL, NULL, NULL WHERE false;
 CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     SELECT RAISE(ABORT, 'another schema, or an index that is not complete')
     WHERE new.version <> {newest_version("sqlite")} OR EXISTS ({FIRST});
@@ -48,7 +50,7 @@ END
 """
 _CREATE: Final = """
 INSERT INTO creates
-SELECT jsonb(:plants), :number, user_version FROM pragma_user_version
+SELECT jsonb(:plants), :number, :set_name, user_version FROM pragma_user_version
 """
 
 
@@ -62,16 +64,19 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
 
     Returns:
         The results; None if nothing was changed, because the batch is empty or has other changes,
-        an id is taken or occurs twice, the schema has another version, the index of words is not
-        complete, or the file is damaged.
+        not all are in one set or in none, an id is taken or occurs twice, the set is closed, the
+        schema has another version, the index of words is not complete, or the file is damaged.
 
     """
-    rows = [row_of(plant) for plant in changes if isinstance(plant, NewPlant)]
+    set_name = set_of_first(changes)
+    plants = changes if set_name is None else creates_in_set(changes, set_name)
+    rows = [row_of(plant) for plant in plants if isinstance(plant, NewPlant)]
     if not rows or len(rows) < len(changes):
         return None
     rows.sort(key=itemgetter(0))  # the index of words is faster in order of id
     try:
-        connection.execute(_CREATE, {"plants": to_json(rows), "number": len(rows)})
+        values = {"plants": to_json(rows), "number": len(rows), "set_name": set_name}
+        connection.execute(_CREATE, values)
     except (apsw.ConstraintError, apsw.CorruptError):  # `write_changes` knows what is damaged
         return None
     return [Outcome.STORED] * len(rows)
@@ -80,7 +85,8 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
 def write_changes(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result]:
     """Apply a batch of changes, in a transaction that the caller has begun."""
     stored = select_by_id(connection, [change.id for change in changes])
-    outcomes, difference = decide(changes, dict(stored))
+    closed = select_closed(connection, changes)
+    outcomes, difference = decide(changes, dict(stored), closed)
     rows = [row_of(plant) for plant in difference.new + difference.changed]
     old = [stored[id_] for id_ in (*(plant.id for plant in difference.changed), *difference.gone)]
     index_words(connection, old, rows)

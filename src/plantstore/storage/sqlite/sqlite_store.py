@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import apsw
 
+from plantstore.change_sets import Place, SetPage
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
 from plantstore.feed import ChangesPage
@@ -186,6 +187,10 @@ class SQLiteStore(Snapshots, SmallTables):
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._reading_page() as connection:
             return FEED.read(executor(connection), after, limit)
+
+    def read_set(self, name: str, after: Place | None, limit: int) -> SetPage:
+        with self._reading_page() as connection:
+            return FEED.read_set(executor(connection), name, after, limit)
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:

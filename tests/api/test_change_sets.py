@@ -1,0 +1,400 @@
+"""Change sets: the field `Change-Set`, and `POST /undo`."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from plantstore.api.undos import UNDOS_MAX
+from plantstore.changes import Change, Deletion, InSet, Outcome, Result, Upsert, entity_tag
+from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.observe import CommitFailed
+from plantstore.plants import NewPlant
+from support.change_sets import plants_of
+from support.fake_store import FakeStore
+from support.streams import lines
+from support.world import World, assert_error
+
+SET, OTHER = "set-a-0123456789", "set-b-0123456789"
+IN_SET = {"Change-Set": SET}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+CREATE_NEW = {"If-None-Match": "*"}
+
+
+def undo(world: World, name: str = SET, more: str = "", **named: Any) -> httpx.Response:
+    return world.send("POST", f"/undo?set={name}{more}", **named)
+
+
+def counts(**nonzero: Any) -> dict[str, Any]:
+    return {"restored": 0, "deleted": 0, "recreated": 0, "kept": 0, "kept_ids": []} | nonzero
+
+
+# Each operation that changes plants, where the plants 1 and 2 are stored.
+CHANGES: dict[str, tuple[Any, ...]] = {
+    "create": ("POST", "/plants", b'{"id":3,"name":"c"}'),
+    "replace": ("PUT", "/plants/1", b'{"name":"b"}'),
+    "create by put": ("PUT", "/plants/3", b'{"name":"b"}', None, CREATE_NEW),
+    "patch": ("PATCH", "/plants/1", b'{"tag":null}'),
+    "delete": ("DELETE", "/plants/1"),
+    "csv": ("POST", "/plants.csv", b"id,name\n3,c\n", None, {"Content-Type": "text/csv"}),
+    "ndjson": ("POST", "/plants.ndjson", b'{"id":3,"name":"c"}\n', None, NDJSON),
+    "undo": ("POST", f"/undo?set={OTHER}"),
+}
+
+
+def in_set(change: tuple[Any, ...], name: str = SET) -> tuple[Any, ...]:
+    """Return the arguments of `World.send` for a change with the field."""
+    method, path, content, token, fields = (*change, None, None, None)[:5]
+    return method, path, content, token, (fields or {}) | {"Change-Set": name}
+
+
+@pytest.fixture
+def filled(world: World) -> World:
+    world.put_in(NewPlant(1, "a", "t"), NewPlant(2, "b"))
+    world.store.apply_changes([InSet(NewPlant(9, "x"), OTHER)])
+    return world
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_each_operation_that_changes_plants_can_be_undone(
+    filled: World, change: tuple[Any, ...]
+) -> None:
+    before = filled.store.plants
+
+    made = filled.send(*in_set(change))
+    changed = filled.store.plants
+    undone = undo(filled)
+
+    assert made.is_success
+    assert made.headers["Change-Set"] == SET
+    assert changed != before
+    assert undone.status_code == 200
+    assert sum(value for key, value in undone.json().items() if key != "kept_ids") == 1
+    assert filled.store.plants == before
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_whose_set_is_closed_is_refused(filled: World, change: tuple[Any, ...]) -> None:
+    filled.store.apply_changes([InSet(NewPlant(8, "a"), SET)])
+    undo(filled)
+    before = filled.store.plants
+
+    refused = filled.send(*in_set(change))
+
+    if change[1].startswith("/plants."):
+        assert refused.json()["refused"] == 1
+        assert refused.json()["errors"][0]["error"] == ErrorCode.SET_CLOSED
+    else:
+        assert_error(refused, 409, ErrorCode.SET_CLOSED, "closed")
+    assert filled.store.plants == before
+
+
+@pytest.mark.parametrize("name", ["", "x" * 15, "x" * 65, f"{'x' * 16} y", f"{'x' * 16}/"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_malformed_name_is_refused_and_nothing_is_done(
+    filled: World, change: tuple[Any, ...], name: str
+) -> None:
+    before = filled.store.plants
+
+    refused = filled.send(*in_set(change, name))
+
+    assert_error(refused, 400, ErrorCode.INVALID_PARAMETER, "`Change-Set` must be 16 to 64")
+    assert filled.store.plants == before
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_that_is_not_recorded_is_made_and_does_not_name_its_set(
+    filled: World, change: tuple[Any, ...]
+) -> None:
+    filled.store.keep_changes(0)
+    before = filled.store.plants
+
+    made = filled.send(*in_set(change))
+
+    if "/undo" in change[1]:
+        assert_error(made, 400, ErrorCode.INVALID_PARAMETER, "--changes-keep 0")
+    else:
+        assert made.is_success
+        assert filled.store.plants != before
+    assert "Change-Set" not in made.headers
+
+
+def test_a_request_that_changes_nothing_names_its_set_if_an_earlier_one_is_recorded(
+    world: World,
+) -> None:
+    world.put_in(NewPlant(1, "a"))
+
+    same = world.post(b'{"id":1,"name":"a"}', fields=IN_SET)
+    new, again = (world.post(b'{"id":2,"name":"a"}', fields=IN_SET) for _ in range(2))
+
+    assert "Change-Set" not in same.headers
+    assert [new.headers["Change-Set"], again.headers["Change-Set"]] == [SET, SET]
+
+
+def test_a_dry_run_of_an_import_is_in_no_set(world: World) -> None:
+    made = world.send("POST", "/plants.ndjson?dry-run", lines(1, 3), fields=NDJSON | IN_SET)
+
+    assert made.json()["stored"] == 3
+    assert "Change-Set" not in made.headers
+    assert_error(undo(world), 404, ErrorCode.NO_SUCH_SET)
+
+
+def test_an_undo_counts_what_it_did_and_lists_the_plants_that_others_changed(
+    filled: World,
+) -> None:
+    world = filled
+    before = world.store.plants
+    for change in ("replace", "create"):
+        world.send(*in_set(CHANGES[change]))
+    world.send("DELETE", "/plants/2", fields=IN_SET)
+    world.send("POST", "/plants", b'{"id":4,"name":"d"}', fields=IN_SET)
+    world.send("PATCH", "/plants/4", b'{"tag":"t"}')
+    number = world.store.read_changes(None, 1).end
+
+    undone = undo(world)
+
+    assert undone.json() == counts(restored=1, deleted=1, recreated=1, kept=1, kept_ids=[4])
+    assert world.store.plants == before | {4: NewPlant(4, "d", "t")}
+    assert int(undone.headers["Changes-Before"]) == number
+    assert int(undone.headers["Changes-After"]) == world.store.read_changes(None, 1).end > number
+
+
+def test_a_dry_run_counts_the_same_closes_the_set_and_changes_nothing(filled: World) -> None:
+    filled.send(*in_set(CHANGES["create"]))
+    filled.send(*in_set(CHANGES["delete"]))
+    before = filled.store.plants
+
+    tried = undo(filled, more="&dry-run", fields={"Change-Set": "set-c-0123456789"})
+    unchanged = filled.store.plants
+    late = filled.send(*in_set(CHANGES["patch"]))
+    undone = undo(filled)
+
+    assert tried.json() == undone.json() == counts(deleted=1, recreated=1)
+    assert unchanged == before
+    assert tried.headers["Changes-Before"] == tried.headers["Changes-After"]
+    assert "Change-Set" not in tried.headers
+    assert_error(late, 409, ErrorCode.SET_CLOSED)
+
+
+def test_an_undo_that_is_sent_again_counts_the_same_and_changes_nothing(filled: World) -> None:
+    filled.send(*in_set(CHANGES["create"]))
+    filled.send(*in_set(CHANGES["patch"]))
+
+    first, again = undo(filled), undo(filled)
+
+    assert first.json() == again.json() == counts(restored=1, deleted=1)
+    assert again.headers["Changes-After"] == first.headers["Changes-After"]
+
+
+def test_an_undo_can_be_undone_but_not_in_its_own_set(filled: World) -> None:
+    filled.send(*in_set(CHANGES["create"]))
+    after = filled.store.plants
+
+    own = undo(filled, fields=IN_SET)
+    undone = undo(filled, fields={"Change-Set": "undo-0123456789abc"})
+    again = undo(filled, "undo-0123456789abc")
+
+    assert_error(own, 400, ErrorCode.INVALID_PARAMETER, "another set")
+    assert undone.headers["Change-Set"] == "undo-0123456789abc"
+    assert again.json() == counts(recreated=1)
+    assert filled.store.plants == after
+
+
+@pytest.mark.parametrize("query", ["", "?set=x", f"?set={'x' * 65}", f"?set={SET}&x=1", "?dry-run"])
+def test_a_malformed_undo_is_refused(world: World, query: str) -> None:
+    assert_error(world.send("POST", f"/undo{query}"), 400, ErrorCode.INVALID_PARAMETER)
+
+
+def test_an_undo_with_a_body_is_refused(filled: World) -> None:
+    refused = undo(filled, OTHER, content=b"{}")
+
+    assert_error(refused, 400, ErrorCode.INVALID_PARAMETER, "The body must be empty")
+    assert 9 in filled.store.plants
+
+
+def test_an_undo_of_no_set_is_404(world: World) -> None:
+    assert_error(undo(world), 404, ErrorCode.NO_SUCH_SET)
+
+
+@pytest.mark.parametrize("dry_run", ["", "&dry-run"])
+@pytest.mark.parametrize(
+    ("made", "scope"),
+    [
+        (InSet(NewPlant(3, "c"), SET), "plants:delete"),
+        (InSet(Deletion(1), SET), "plants:create"),
+        (InSet(Upsert(NewPlant(1, "c")), SET), "plants:update"),
+    ],
+)
+def test_an_undo_needs_the_scopes_of_its_changes_alone_before_it_closes_the_set(
+    world: World, made: InSet, scope: str, dry_run: str
+) -> None:
+    world.put_in(NewPlant(1, "a"))
+    world.store.apply_changes([made])
+    others = {"plants:create", "plants:update", "plants:delete", "plants:read"} - {scope}
+
+    refused = undo(world, more=dry_run, token=world.add_token("others", *others))
+    later = world.store.apply_changes([InSet(NewPlant(4, "d"), SET), InSet(Deletion(4), SET)])
+    undone = undo(world, more=dry_run, token=world.add_token("one", scope))
+
+    assert_error(refused, 403, ErrorCode.SCOPE_MISSING, scope)
+    assert later == [Outcome.STORED, Outcome.DELETED]
+    assert undone.status_code == 200
+
+
+def test_no_scope_is_needed_for_a_plant_that_the_set_created_and_deleted(world: World) -> None:
+    world.store.apply_changes([InSet(NewPlant(3, "c"), SET)])
+    world.store.apply_changes([InSet(Deletion(3), SET)])
+
+    undone = undo(world, token=world.add_token("reader", "plants:read"))
+
+    assert undone.json() == counts(deleted=1)
+
+
+def test_a_change_while_the_scopes_are_checked_is_checked_too(
+    new_world: Callable[..., World],
+) -> None:
+    """It is made before the set is closed, so the undo would make a change without a scope."""
+    store = FakeStore()
+    world = new_world(store)
+    store.apply_changes([NewPlant(1, "a"), InSet(NewPlant(2, "b"), SET)])
+
+    def change_before_close(_name: str) -> None:
+        del world.store.before["close_set"]
+        store.apply_changes([InSet(Deletion(1), SET)])
+
+    world.store.before["close_set"] = change_before_close
+    token = world.add_token("deletes", "plants:delete")
+
+    assert_error(undo(world, token=token), 403, ErrorCode.SCOPE_MISSING, "plants:create")
+    assert plants_of(store) == {2: NewPlant(2, "b")}
+
+
+def test_each_plant_that_is_changed_is_a_use_of_the_token_and_an_undo_goes_on_where_it_was(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world(rate_per_token="10/hour")
+    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(13)])
+
+    first = undo(world)
+    left = world.store.plants
+    second = undo(world, token=world.add_token("another"))
+
+    assert_error(first, 429, ErrorCode.RATE_EXCEEDED)
+    assert len(left) == 4  # the request is a use, and a batch is half of the rate
+    assert second.json() == counts(deleted=13)
+    assert world.store.plants == {}
+
+
+def test_an_undo_ends_between_two_batches_when_its_client_leaves(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world(rate_per_token="100/second")  # so batches are small
+    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(180)])
+    request = world.request("POST", "/undo")
+    request.query = f"set={SET}"
+    request.is_client_gone = lambda: len(world.store.plants) < 180
+
+    response = world.run(world.call(request))
+    left = world.store.plants
+    again = undo(world, token=world.add_token("another", rate := "plants:delete"))
+
+    assert rate
+    assert response.status == 400
+    assert 0 < len(left) < 180
+    assert again.status_code in (200, 429)
+
+
+def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again() -> None:
+    class Failing(FakeStore):
+        failures = 1
+
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            results = super().apply_changes(changes)
+            if len(changes) > 1000 and len(self.plants) < 3000 and self.failures:
+                self.failures -= 1
+                raise StoreUnavailableError("The disk is full")
+            return results
+
+    with World(Failing()) as world:
+        world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
+
+        failed = undo(world)
+        undone = undo(world)
+
+    assert_error(failed, 503, ErrorCode.STORE_UNAVAILABLE, "sending it again is safe")
+    assert undone.json() == counts(deleted=9000)
+    assert world.store.plants == {}
+
+
+def test_a_plant_that_is_changed_between_the_read_and_the_commit_is_kept() -> None:
+    class Overtaken(FakeStore):
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            if len(changes) == 2 and not isinstance(changes[0], InSet):
+                super().apply_changes([Upsert(NewPlant(2, "other"))])
+            return super().apply_changes(changes)
+
+    store = Overtaken()
+    with World(store) as world:
+        for id_ in (1, 2):
+            store.apply_changes([InSet(NewPlant(id_, "a"), SET)])
+
+        undone = undo(world)
+
+    assert undone.json() == counts(deleted=1, kept=1, kept_ids=[2])
+    assert plants_of(store) == {2: NewPlant(2, "other")}
+
+
+def test_a_set_that_cannot_be_closed_is_503_and_nothing_is_undone(filled: World) -> None:
+    filled.store.fail(StoreUnavailableError("The disk is full"), "close_set")
+
+    assert_error(undo(filled, OTHER), 503, ErrorCode.STORE_UNAVAILABLE)
+    assert len(filled.told(CommitFailed)) == 1
+    assert 9 in filled.store.plants
+
+
+def test_a_response_lacks_the_set_if_it_cannot_be_read_after_the_change(world: World) -> None:
+    world.store.fail(StoreUnavailableError("The disk is full"), "read_set")
+
+    made = world.post(b'{"id":2,"name":"a"}', fields=IN_SET)
+
+    assert made.status_code == 200
+    assert "Change-Set" not in made.headers
+
+
+def test_undos_over_the_limit_are_503(world: World) -> None:
+    for number in range(UNDOS_MAX):
+        world.parts.undos.limit.acquire(f"{number}")
+
+    assert_error(undo(world), 503, ErrorCode.OVERLOADED, "Too many undos")
+
+
+def test_a_conditional_change_is_in_its_set(world: World) -> None:
+    world.put_in(NewPlant(1, "a"))
+
+    stale = world.send("DELETE", "/plants/1", fields=IN_SET | {"If-Match": '"0"'})
+    made = world.send("DELETE", "/plants/1", fields=IN_SET | {"If-Match": entity_tag("a", None)})
+
+    assert_error(stale, 412, ErrorCode.PRECONDITION_FAILED)
+    assert made.headers["Change-Set"] == SET
+    assert undo(world).json() == counts(recreated=1)
+
+
+def test_single_changes_go_on_beside_an_undo(world: World) -> None:
+    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(2000)])
+
+    async def run() -> tuple[httpx.Response, list[int]]:
+        undoing = asyncio.ensure_future(world.sending("POST", f"/undo?set={SET}"))
+        statuses: list[int] = []
+        while not undoing.done():
+            id_ = 10_000 + len(statuses)
+            made = await world.sending("POST", "/plants", b'{"id":%d,"name":"a"}' % id_)
+            statuses.append(made.status_code)
+        return await undoing, statuses
+
+    undone, statuses = world.run(run())
+
+    assert undone.json() == counts(deleted=2000)
+    assert len(statuses) > 4
+    assert {*statuses} == {200}

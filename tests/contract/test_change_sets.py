@@ -1,0 +1,354 @@
+"""The promises of change sets in `PlantStore`, for every store, and what an undo makes of a set."""
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import pytest
+from msgspec import UNSET
+
+from plantstore.change_sets import SetChange, UndoCounts
+from plantstore.changes import (
+    Change,
+    Deletion,
+    InSet,
+    Outcome,
+    Patch,
+    PlantOutcome,
+    Replacement,
+    Result,
+    Swap,
+    Upsert,
+)
+from plantstore.errors import ErrorCode, FeedError
+from plantstore.feed import Kind
+from plantstore.listings import PAGE_BYTES_MAX
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
+from plantstore.storage import open_store
+from plantstore.store import Store
+from support.change_sets import Sets, plants_of, play, undo, walk
+from support.following import Copy
+from support.other_programs import change
+from support.postgres import execute, in_the_way, is_waiting, wait_until
+
+pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+
+SET, OTHER = "set-a-0123456789", "set-b-0123456789"
+CREATED, REPLACED, DELETED = Kind
+
+
+@pytest.fixture
+def store(store: Store) -> Store:
+    store.keep_changes(7)
+    return store
+
+
+@contextlib.contextmanager
+def refused(code: ErrorCode) -> Iterator[None]:
+    with pytest.raises(FeedError) as caught:
+        yield
+    assert caught.value.code is code
+
+
+def changes_of(store: Store, name: str) -> list[tuple[object, ...]]:
+    """Return the changes of a set, without their numbers."""
+    return [each[1:] for each in walk(store, name)]
+
+
+def test_a_set_has_its_changes_by_id_with_what_the_plants_were_before(store: Store) -> None:
+    store.apply_changes([InSet(NewPlant(ID_MAX, "a", "t"), SET), NewPlant(2, "b", "u")])
+    store.apply_changes([InSet(NewPlant(ID_MIN, "ä"), SET), InSet(NewPlant(5, "e"), OTHER)])
+    store.apply_changes(
+        [
+            *(InSet(NewPlant(ID_MAX, "a", "t"), SET), InSet(NewPlant(2, "x"), SET)),
+            *(InSet(Replacement(2, Plant("c")), SET), InSet(Patch(2, PlantPatch(tag="v")), SET)),
+            *(InSet(Upsert(NewPlant(5, "f")), SET), Upsert(NewPlant(5, "g")), Deletion(9)),
+            *(InSet(Deletion(ID_MAX), SET), InSet(Deletion(7), SET)),
+        ]
+    )
+
+    assert changes_of(store, SET) == [
+        (CREATED, ID_MIN, "ä", None, None, None),
+        (REPLACED, 2, "c", None, "b", "u"),
+        (REPLACED, 2, "c", "v", "c", None),
+        (REPLACED, 5, "f", None, "e", None),
+        (CREATED, ID_MAX, "a", "t", None, None),
+        (DELETED, ID_MAX, None, None, "a", "t"),
+    ]
+    assert changes_of(store, OTHER) == [(CREATED, 5, "e", None, None, None)]
+    assert store.read_set(SET, None, 0) == ([], 6)
+
+
+def test_the_feed_has_the_changes_of_sets_as_all_others(store: Store) -> None:
+    store.apply_changes([InSet(NewPlant(1, "a", "t"), SET), NewPlant(2, "b")])
+    store.apply_changes([InSet(Deletion(1), SET), InSet(Replacement(2, Plant("c")), SET)])
+
+    copy = Copy().follow(store)
+
+    assert copy.plants == plants_of(store) == {2: NewPlant(2, "c")}
+    assert [(each.kind, each.id, each.name, each.tag) for each in copy.changes] == [
+        *((CREATED, 1, "a", "t"), (CREATED, 2, "b", None)),
+        *((DELETED, 1, None, None), (REPLACED, 2, "c", None)),
+    ]
+
+
+def test_of_creates_with_one_id_in_a_batch_the_first_one_is_recorded(store: Store) -> None:
+    for first, name in enumerate((SET, OTHER)):
+        plant = NewPlant(first, "a")
+        store.apply_changes([plant, InSet(plant, name), NewPlant(first + 2, "b")])
+        store.apply_changes([InSet(NewPlant(first + 4, "c"), name)] * 2)
+
+    assert changes_of(store, SET) == [(CREATED, 4, "c", None, None, None)]
+    assert changes_of(store, OTHER) == [(CREATED, 5, "c", None, None, None)]
+
+
+def test_pages_of_a_set_continue_within_the_changes_of_a_plant(store: Store) -> None:
+    store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in (1, -1, 2)])
+    for round_ in range(4):
+        store.apply_changes([InSet(Upsert(NewPlant(1, f"{round_}")), SET)])
+
+    assert [each.id for each in walk(store, SET, 2)] == [-1, 1, 1, 1, 1, 1, 2]
+    assert walk(store, SET, 2) == walk(store, SET, 3) == walk(store, SET, 100)
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_page_of_a_set_counts_the_texts_of_the_plants_before(store: Store) -> None:
+    long = "×" * (PAGE_BYTES_MAX // 5)
+    store.apply_changes([NewPlant(id_, long, "t") for id_ in range(3)])
+    store.apply_changes([NewPlant(3, "x" * (2 * PAGE_BYTES_MAX)), NewPlant(4, "x")])
+    store.apply_changes([InSet(Deletion(id_), SET) for id_ in range(5)])
+
+    pages, after = [], None
+    while changes := store.read_set(SET, after, 100).changes:
+        pages.append([change.id for change in changes])
+        after = changes[-1].id, changes[-1].number
+
+    assert pages == [[0, 1], [2], [3], [4]]
+
+
+def test_no_change_is_made_in_a_closed_set_and_its_neighbours_are(store: Store) -> None:
+    store.apply_changes([InSet(NewPlant(1, "a"), SET), InSet(NewPlant(1, "a"), OTHER)])
+
+    store.close_set(SET)
+    store.close_set(SET)
+    store.close_set(OTHER)  # there is none
+    creates: list[Change] = [
+        InSet(NewPlant(2, "b"), SET),
+        NewPlant(3, "c"),
+        InSet(NewPlant(4, "d"), OTHER),
+    ]
+    others: list[Change] = [InSet(Deletion(1), SET), InSet(NewPlant(1, "a"), SET), Deletion(3)]
+
+    assert store.apply_changes(creates) == [
+        *(Outcome.SET_CLOSED, Outcome.STORED, Outcome.STORED),
+    ]
+    assert store.apply_changes(others) == [*[Outcome.SET_CLOSED] * 2, Outcome.DELETED]
+    assert plants_of(store) == {1: NewPlant(1, "a"), 4: NewPlant(4, "d")}
+    assert changes_of(store, SET) == [(CREATED, 1, "a", None, None, None)]
+    assert changes_of(store, OTHER) == [(CREATED, 4, "d", None, None, None)]
+
+
+def test_a_set_is_not_recorded_while_the_feed_is_off(store: Store) -> None:
+    store.apply_changes([InSet(NewPlant(1, "a"), SET)])
+    store.close_set(SET)
+    store.keep_changes(0)
+
+    outcomes = store.apply_changes([InSet(NewPlant(2, "a"), SET), InSet(Deletion(1), OTHER)])
+    with refused(ErrorCode.FEED_OFF):
+        store.read_set(SET, None, 1)
+    store.keep_changes(7)
+
+    assert outcomes == [Outcome.STORED, Outcome.DELETED]
+    with refused(ErrorCode.NO_SUCH_SET):
+        store.read_set(OTHER, None, 1)
+
+
+def test_a_set_whose_first_change_is_trimmed_is_refused_and_one_without_changes_is_gone(
+    database: str,
+) -> None:
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        store.apply_changes([InSet(NewPlant(1, "a"), SET), InSet(NewPlant(2, "a"), OTHER)])
+        first = Copy().follow(store).changes
+        store.apply_changes([InSet(Deletion(1), SET)])
+        old = f"UPDATE changes SET at = at - {7 * 86_400} WHERE number <= {first[-1].number}"
+        change(database, old)
+
+        while store.tidy() == 0:
+            pass
+
+        with refused(ErrorCode.CHANGES_GONE):
+            store.read_set(SET, None, 1)
+        with refused(ErrorCode.NO_SUCH_SET):
+            store.read_set(OTHER, None, 1)
+        store.apply_changes([InSet(NewPlant(3, "a"), OTHER)])
+        assert changes_of(store, OTHER) == [(CREATED, 3, "a", None, None, None)]
+        assert store.check().problems == []
+
+
+def test_a_swap_is_made_if_what_is_stored_is_what_has_to_be(store: Store) -> None:
+    store.apply_changes([NewPlant(id_, "a", "t") for id_ in range(1, 7)])
+    was, other, wanted = Plant("a", "t"), Plant("a"), Plant("b")
+    swaps = [
+        *(
+            Swap(1, was, wanted),
+            Swap(1, was, wanted),
+            Swap(2, other, wanted),
+            Swap(2, None, wanted),
+        ),
+        *(Swap(3, was, None), Swap(3, was, None), Swap(4, other, None), Swap(4, other, was)),
+        *(Swap(7, None, wanted), Swap(7, None, wanted), Swap(8, was, wanted), Swap(8, None, None)),
+        *(
+            Swap(5, UNSET, wanted),
+            Swap(6, UNSET, None),
+            Swap(9, UNSET, wanted),
+        ),
+        *(Swap(9, UNSET, None), Swap(9, UNSET, None)),
+    ]
+
+    def failed(plant: NewPlant | None) -> PlantOutcome:
+        return PlantOutcome(Outcome.PRECONDITION_FAILED, plant)
+
+    assert store.apply_changes(swaps) == [
+        *(Outcome.REPLACED, Outcome.ALREADY_STORED, *[failed(NewPlant(2, "a", "t"))] * 2),
+        *(Outcome.DELETED, Outcome.ALREADY_STORED, failed(NewPlant(4, "a", "t"))),
+        *(Outcome.ALREADY_STORED, Outcome.STORED, Outcome.ALREADY_STORED, failed(None)),
+        *(Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.DELETED, Outcome.STORED),
+        *(Outcome.DELETED, Outcome.ALREADY_STORED),
+    ]
+    assert len(Copy().follow(store).changes) == 6 + 5
+
+
+def test_an_undo_gives_each_plant_back_unless_others_have_changed_it(store: Store) -> None:
+    store.apply_changes([NewPlant(id_, "a", "t") for id_ in range(1, 9)])
+    before = plants_of(store)
+    store.apply_changes([InSet(Deletion(id_), SET) for id_ in (1, 2)])
+    store.apply_changes([InSet(Upsert(NewPlant(id_, "b")), SET) for id_ in (2, 3, 4, 5, 6, 20, 21)])
+    store.apply_changes([Upsert(NewPlant(id_, "other")) for id_ in (4, 5)])
+    store.apply_changes([InSet(Upsert(NewPlant(id_, "c")), SET) for id_ in (3, 5)])
+    store.apply_changes([Upsert(NewPlant(6, "a", "t")), Deletion(21)])
+
+    counts = undo(store, SET)
+
+    assert counts == UndoCounts(restored=3, deleted=2, recreated=1, kept=2, kept_ids=[4, 5])
+    assert plants_of(store) == before | {4: NewPlant(4, "other"), 5: NewPlant(5, "c")}
+    made = Copy().follow(store).number
+    assert undo(store, SET) == counts
+    assert Copy().follow(store).number == made  # nothing is recorded
+
+
+def test_an_undo_can_be_undone(store: Store) -> None:
+    store.apply_changes([NewPlant(id_, "a", "t") for id_ in range(1, 5)])
+    store.apply_changes([InSet(Deletion(1), SET), InSet(Upsert(NewPlant(2, "b")), SET)])
+    store.apply_changes([InSet(NewPlant(9, "n"), SET)])
+    after = plants_of(store)
+
+    undo(store, SET, in_set=OTHER)
+    counts = undo(store, OTHER)
+
+    assert counts == UndoCounts(restored=1, deleted=1, recreated=1)
+    assert plants_of(store) == after
+
+
+def test_an_undo_in_a_closed_set_is_refused(store: Store) -> None:
+    store.apply_changes([InSet(NewPlant(1, "a"), SET), InSet(NewPlant(2, "a"), OTHER)])
+    store.close_set(OTHER)
+
+    with pytest.raises(Exception, match="closed"):
+        undo(store, SET, in_set=OTHER)
+
+    assert len(plants_of(store)) == 2
+
+
+def test_random_sets_single_changes_undos_and_undos_of_undos_do_what_a_model_does(
+    store: Store,
+) -> None:
+    for seed in range(40):
+        play(store, Sets(random.Random(seed), f"{seed}-"), steps=30)
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_no_change_is_in_a_set_after_its_close_whichever_transactions_run(database: str) -> None:
+    names = [f"{SET}{number}" for number in range(8)]
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+
+    def write(number: int) -> None:
+        """Make changes in each set until it is closed."""
+        ids = itertools.count(1_000_000 * number)
+        with contextlib.closing(open_store(database)) as mine:
+            for name in names:
+                outcomes: list[Result] = []
+                while Outcome.SET_CLOSED not in outcomes:
+                    batch: list[Change] = [InSet(NewPlant(next(ids), "a"), name) for _ in range(9)]
+                    if len(outcomes) % 2:
+                        batch.append(InSet(Upsert(NewPlant(0, f"{number}")), name))
+                    outcomes += mine.apply_changes(batch)
+
+    def close() -> list[list[SetChange]]:
+        """Close each set once it has changes; return its changes after that."""
+        closed = []
+        with contextlib.closing(open_store(database)) as mine:
+            for name in names:
+                found: list[SetChange] = []
+                while not found:
+                    with contextlib.suppress(FeedError):
+                        found = walk(mine, name)
+                mine.close_set(name)
+                closed.append(walk(mine, name))
+        return closed
+
+    with ThreadPoolExecutor(3) as pool:
+        writing = [pool.submit(write, number) for number in (1, 2)]
+        closed = pool.submit(close).result()
+        for each in writing:
+            each.result()
+
+    with contextlib.closing(open_store(database)) as store:
+        assert [walk(store, name) for name in names] == closed
+        assert set(plants_of(store)) == {each.id for changes in closed for each in changes}
+
+
+def test_a_set_that_is_closed_while_its_change_waits_for_the_feed_gets_no_change(
+    url: str, opened: Callable[..., Store]
+) -> None:
+    first, second = opened(url), opened(url)
+    first.keep_changes(7)
+    first.apply_changes([InSet(NewPlant(1, "a"), SET)])
+    batches: list[list[Change]] = [
+        [InSet(NewPlant(2, "b"), SET)],
+        [InSet(Deletion(1), SET), NewPlant(3, "c")],
+    ]
+    for batch in batches:
+        held = in_the_way(url, "SELECT * FROM feed FOR UPDATE")
+        with ThreadPoolExecutor(1) as pool:
+            changing = pool.submit(first.apply_changes, batch)
+            wait_until(lambda: is_waiting(url))
+            second.close_set(SET)
+            held.close()
+            assert changing.result()[0] is Outcome.SET_CLOSED
+        execute(url, "UPDATE change_sets SET closed = false")
+
+    assert plants_of(first) == {1: NewPlant(1, "a"), 3: NewPlant(3, "c")}
+
+
+def test_a_page_of_a_set_reads_only_its_changes(path: Path) -> None:
+    with contextlib.closing(open_store(f"sqlite:///{path}")) as store:
+        store.keep_changes(7)
+
+    plan = str(
+        apsw.Connection(str(path))
+        .execute(
+            "EXPLAIN QUERY PLAN SELECT * FROM change_sets, changes WHERE change_sets.name = 'a'"
+            " AND set_number = first_number AND id >= 1 AND (id > 1 OR number > 2)"
+            " ORDER BY id, number LIMIT 9"
+        )
+        .fetchall()
+    )
+
+    assert "USING INDEX changes_of_sets (set_number=? AND id>?)" in plan
+    assert "TEMP B-TREE" not in plan

@@ -18,7 +18,7 @@ from plantstore.commit.imports import (
     SHOWN_BYTES_MAX,
 )
 from plantstore.errors import ErrorCode, StoreUnreachableError
-from plantstore.observe import Imported
+from plantstore.observe import Committed, Imported
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from support.fake_store import GatedStore
 from support.world import VALID, World, assert_error, until
@@ -264,7 +264,7 @@ def test_a_body_that_ends_early_or_is_too_slow_keeps_what_was_stored(world: Worl
     async def body() -> AsyncIterator[bytes]:
         yield b"\n".join(line(id_, None, "a") for id_ in range(BATCH_ROWS_MAX)) + b"\n"
         yield line(-1, None, "a")
-        await until(lambda: len(world.store.plants) == BATCH_ROWS_MAX)
+        await until(lambda: world.told(Committed))
         world.now += 1_000
         yield b"\n"
         await asyncio.sleep(3_600)

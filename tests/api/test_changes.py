@@ -323,11 +323,8 @@ def test_a_stop_ends_all_streams_and_refuses_new_ones(world: World) -> None:
     assert world.get("/changes").status_code == 200
 
 
-def test_a_stream_ends_if_the_feed_is_switched_off(
-    new_world: Callable[..., World], open_new: Callable[[str], Store]
-) -> None:
-    with contextlib.closing(open_new("sqlite")) as store:
-        world = new_world(store)
+def test_a_stream_ends_if_the_feed_is_switched_off(open_new: Callable[[str], Store]) -> None:
+    with contextlib.closing(open_new("sqlite")) as store, World(store) as world:
 
         async def follow() -> None:
             async with streaming(world) as sent:

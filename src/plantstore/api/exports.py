@@ -8,7 +8,7 @@ keep disk space in use, so its age is bounded.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -22,7 +22,7 @@ from plantstore.errors import (
     RequestError,
     StoreUnavailableError,
 )
-from plantstore.formats import Format
+from plantstore.formats import FORMATS, Format
 from plantstore.listings import Listing
 from plantstore.observe import ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
@@ -72,6 +72,10 @@ class Exports:
         self._monotonic = monotonic
         self._threads = threads.pool(READING_THREADS, "export")
         self._limit = ConcurrencyLimit(EXPORTS_MAX, "exports")
+
+    def of(self, suffix: str) -> Callable[[Request], Coroutine[None, None, Response]]:
+        """Return what responds with a file that has this suffix."""
+        return partial(self.run, FORMATS[suffix], f"plants.{suffix}")
 
     async def run(self, form: Format, name: str, request: Request) -> Response:
         """Return all plants, or those of a tag or a search; `name` is that of the file.

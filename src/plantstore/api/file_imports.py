@@ -20,7 +20,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar, TypeVarTuple
@@ -60,7 +60,7 @@ from plantstore.errors import (
     StoreUnavailableError,
     quoted,
 )
-from plantstore.formats import Format
+from plantstore.formats import FORMATS, Format
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import Request, Response, pieces
@@ -161,6 +161,10 @@ class Imports:
         self._turn = asyncio.Lock()
         self._limit = ConcurrencyLimit(IMPORTS_MAX, "imports")
         self._default_switch_interval = sys.getswitchinterval()
+
+    def of(self, suffix: str) -> Callable[[Request], Coroutine[None, None, Response]]:
+        """Return what stores the plants of a file that has this suffix."""
+        return partial(self.run, FORMATS[suffix])
 
     async def run(self, form: Format, request: Request) -> Response:
         """Store the plants of a body, as `receive` does."""

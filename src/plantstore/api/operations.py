@@ -93,27 +93,17 @@ class Operation(NamedTuple):
 
 _ID: Final = "/plants/{id}"
 _RECORD: Final = (MEDIA_JSON,)
-_CSV, _NDJSON = FORMATS["csv"], FORMATS["ndjson"]
+_CSV, _NDJSON = (FORMATS["csv"].media_type,), (FORMATS["ndjson"].media_type,)
 
 OPERATIONS: Final = (
     Operation("POST", "/plants", "plants:create", _RECORD, lambda parts: parts.plants.create),
     Operation("GET", "/plants", "plants:read", (), lambda parts: parts.plants.list),
     Operation("GET", "/tags", "plants:read", (), lambda parts: parts.tags.list),
+    Operation("GET", "/plants.csv", exports.SCOPE, (), lambda parts: parts.exports.of("csv")),
+    Operation("POST", "/plants.csv", "plants:create", _CSV, lambda parts: parts.imports.of("csv")),
+    Operation("GET", "/plants.ndjson", exports.SCOPE, (), lambda parts: parts.exports.of("ndjson")),
     Operation(
-        *("GET", "/plants.csv", exports.SCOPE, ()),
-        lambda parts: partial(parts.exports.run, _CSV, "plants.csv"),
-    ),
-    Operation(
-        *("POST", "/plants.csv", "plants:create", (_CSV.media_type,)),
-        lambda parts: partial(parts.imports.run, _CSV),
-    ),
-    Operation(
-        *("GET", "/plants.ndjson", exports.SCOPE, ()),
-        lambda parts: partial(parts.exports.run, _NDJSON, "plants.ndjson"),
-    ),
-    Operation(
-        *("POST", "/plants.ndjson", "plants:create", (_NDJSON.media_type,)),
-        lambda parts: partial(parts.imports.run, _NDJSON),
+        "POST", "/plants.ndjson", "plants:create", _NDJSON, lambda parts: parts.imports.of("ndjson")
     ),
     Operation("GET", _ID, "plants:read", (), lambda parts: parts.plants.show),
     Operation("PUT", _ID, scope_of_put, _RECORD, lambda parts: parts.plants.put),
@@ -121,8 +111,11 @@ OPERATIONS: Final = (
     Operation("DELETE", _ID, "plants:delete", (), lambda parts: parts.plants.delete),
     Operation("GET", "/changes", change_feed.SCOPE, (), lambda parts: parts.changes.follow),
     Operation(
-        *("POST", "/changes", change_lists.SCOPES, (_NDJSON.media_type,)),
-        lambda parts: partial(change_lists.run, parts.authenticator, parts.imports),
+        method="POST",
+        path="/changes",
+        scope=change_lists.SCOPES,
+        media_types=_NDJSON,
+        respond=lambda parts: partial(change_lists.run, parts.authenticator, parts.imports),
     ),
     # The scopes that it needs depend on the set.
     Operation("POST", "/undo", ANY_SCOPE, (), lambda parts: parts.undos.run),

@@ -11,6 +11,8 @@ and every CSV file with a header, and refuse single rows. So there are no invali
 If a plant is stored under one of the last ids, the service has no ids to hand out, which is 400.
 Such plants are deleted before it is asked for ids.
 
+It does not know that an undo makes its changes in another set than the one that it undoes.
+
 It does not know which parameters exclude each other, so a query that it takes for valid is made so.
 
 It does not know the other spellings of true and false, which the service takes.
@@ -33,6 +35,7 @@ from plantstore.listings import Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 
+SET = "Change-Set"
 FILES = ("/plants.csv", "/plants.ndjson", "/changes")
 
 store = open_store(os.environ["PLANTS"])
@@ -108,6 +111,9 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
     for name in {"untagged", "dry-run"} & set(case.query or ()):
         if str(case.query[name]) in OTHER_FLAGS:
             case.query[name] = "neither"
+    own_set = (case.headers or {}).get(SET)
+    if own_set is not None and own_set == (case.query or {}).get("set"):
+        del case.headers[SET]
     if case.path == "/ids":
         last = store.list_plants(Listing(after=2**62, limit=1000)).items
         store.apply_changes([Deletion(plant.id) for plant in last])

@@ -5,6 +5,7 @@ tests/long has thousands of power cuts, and a fault at each step.
 
 import contextlib
 import functools
+import itertools
 import random
 import tempfile
 from collections.abc import Callable
@@ -16,8 +17,8 @@ import pytest
 from plantstore.changes import Outcome
 from plantstore.errors import OperationError, StoreUnreachableError
 from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from plantstore.storage.sqlite.wal import WalLimit
 from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults
 from support.crash_states import (
     ALL_LOST,
@@ -34,7 +35,7 @@ from support.crash_states import (
 )
 from support.disk import Disk, Fault
 from support.following import Copy
-from support.ledger import Content, Ledger, live, tune
+from support.ledger import Content, Ledger, live, open_with_short_log
 from support.other_programs import change, make_older
 from support.power_loss import Survey, some_cuts
 
@@ -96,8 +97,7 @@ def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
 ) -> None:
     chance = random.Random(0)
     told = [(0, 0)]  # the number of steps after an answer, and the last id in it
-    with Disk(path, 0) as disk, contextlib.closing(SQLiteStore(str(path))) as store:
-        tune(store, chance)
+    with Disk(path, 0) as disk, contextlib.closing(open_with_short_log(path, chance)) as store:
         for number in range(60):
             ids = store.hand_out_ids(chance.randrange(1, 9))
             told.append((len(disk.steps), ids[-1]))
@@ -191,8 +191,13 @@ def test_after_a_failed_checkpoint_nothing_is_changed_so_that_the_log_keeps_all_
 
     If that sync fails, no later one makes the part durable.
     """
-    with Disk(path, 0) as disk, contextlib.closing(SQLiteStore(str(path))) as store:
-        store._wal_limit = WalLimit(store._writes, store._guard, checkpoint_pages=50)  # noqa: SLF001
+    seconds = itertools.count()
+    with (
+        Disk(path, 0) as disk,
+        contextlib.closing(
+            SQLiteStore(str(path), monotonic=lambda: next(seconds), log_bytes_max=100 * PAGE_BYTES)
+        ) as store,
+    ):
         store.apply_changes([NewPlant(id_, "x" * 900) for id_ in range(60)])
         with contextlib.closing(store.scan_plants()) as scan:
             next(scan)

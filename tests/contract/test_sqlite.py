@@ -26,7 +26,6 @@ from plantstore.storage.sqlite.sqlite_pages import (
 )
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.sqlite_tags import MAKE_COUNTS, tags_query
-from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
 from plantstore.store import CONNECTIONS_MAX
 from support.fake_store import read_all
@@ -137,10 +136,7 @@ def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> 
     assert polls == list(range(11))
 
 
-def test_a_file_may_be_opened_while_another_store_checkpoints_it(
-    path: Path, store: SQLiteStore
-) -> None:
-    store._wal_limit = WalLimit(store._writes, store._guard, checkpoint_pages=1)  # noqa: SLF001
+def test_a_file_may_be_opened_while_another_store_checkpoints_it(path: Path) -> None:
     stop = threading.Event()
 
     def write() -> None:
@@ -150,7 +146,10 @@ def test_a_file_may_be_opened_while_another_store_checkpoints_it(
             store.apply_changes([NewPlant(id_, "x" * 10_000)])
 
     counts = []
-    with ThreadPoolExecutor(1) as pool:
+    with (
+        contextlib.closing(SQLiteStore(str(path), log_bytes_max=1)) as store,
+        ThreadPoolExecutor(1) as pool,
+    ):
         writer = pool.submit(write)
         try:
             for _ in range(40):

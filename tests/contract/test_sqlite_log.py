@@ -1,9 +1,7 @@
 """What a SQLite store keeps small: its write-ahead log, and the number of segments of its index."""
 
 import contextlib
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -14,7 +12,7 @@ from plantstore.listings import Listing
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import LOG_BYTES_MAX
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from plantstore.storage.sqlite.wal import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, WalLimit
+from plantstore.storage.sqlite.wal import PAUSE_SECONDS, WAIT_SECONDS, WalLimit
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -40,45 +38,50 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def overlapping_reads(path: Path) -> Iterator[None]:
-    """Run readers while the block runs. Each begins before the previous one ends."""
-    begun, stop = threading.Event(), threading.Event()
+def limited(path: Path, monotonic: Callable[[], float]) -> Iterator[Callable[[int], None]]:
+    """Yield a function that commits a mebibyte so many times, beside a limit of the log."""
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("journal_mode", "WAL")
+        connection.execute("CREATE TABLE tokens (name)")
+        limit = WalLimit(connection, pytest.fail, LOG_BYTES_MAX, monotonic)
 
-    def read() -> None:
-        with contextlib.ExitStack() as last:
-            while not stop.is_set():
-                with contextlib.ExitStack() as next_:
-                    next_.enter_context(reading(path))
-                    last.close()
-                    begun.set()
-                    last.push(next_.pop_all())
+        def write(times: int) -> None:
+            for _ in range(times):
+                connection.execute("INSERT INTO tokens VALUES (randomblob(1024 * 1024))")
+                limit.bound()
 
-    with ThreadPoolExecutor(1) as pool:
-        reads = pool.submit(read)
-        try:
-            assert begun.wait(60)
-            yield
-        finally:
-            stop.set()
-        reads.result(60)
+        yield write
 
 
-def test_the_log_is_bounded_while_readers_overlap(path: Path, store: SQLiteStore) -> None:
-    now = 0.0  # this clock stands still while the writer waits for the readers
-    store._wal_limit = WalLimit(store._writes, store._guard, monotonic=lambda: now)  # noqa: SLF001
+def test_the_log_is_bounded_while_readers_overlap(path: Path) -> None:
+    looks, last, sizes = 0, contextlib.ExitStack(), []
 
-    with overlapping_reads(path):
-        sizes = []
-        for id_ in range(60):
-            now += CHECK_SECONDS
-            write(store, id_)
+    def read_on() -> None:
+        """Begin the next read before the last one ends."""
+        with contextlib.ExitStack() as next_:
+            next_.enter_context(reading(path))
+            last.close()
+            last.push(next_.pop_all())
+
+    def monotonic() -> float:
+        nonlocal looks
+        looks += 1
+        if looks > 2:  # the writer waits
+            read_on()
+        return 0.0
+
+    with limited(path, monotonic) as write, last:
+        for _ in range(60):
+            looks = 0
+            read_on()
+            write(1)
             sizes.append(log_bytes(path))
 
-    assert max(sizes) < LOG_BYTES_MAX + 4 * MIB
+    assert max(sizes) < LOG_BYTES_MAX
 
 
 def test_the_writer_waits_briefly_for_a_long_read_and_then_pauses_before_the_next_wait(
-    path: Path, store: SQLiteStore
+    path: Path,
 ) -> None:
     now = 0.0
     looks = 0
@@ -89,23 +92,20 @@ def test_the_writer_waits_briefly_for_a_long_read_and_then_pauses_before_the_nex
         now += WAIT_SECONDS / 10
         return now
 
-    store._wal_limit = WalLimit(store._writes, store._guard, monotonic=monotonic)  # noqa: SLF001
-    with reading(path):
-        for id_ in range(17):
-            now += CHECK_SECONDS
-            write(store, id_)
-        assert log_bytes(path) > LOG_BYTES_MAX
-        waited, looks = looks, 0
-        for id_ in range(17, 27):
-            now += CHECK_SECONDS
-            write(store, id_)
-        assert looks <= 20 < waited, "two looks at the clock for each commit, and no more waiting"
+    with limited(path, monotonic) as write:
+        with reading(path):
+            write(17)
+            assert log_bytes(path) > LOG_BYTES_MAX
+            waited, looks = looks, 0
+            write(10)
+            assert looks == 10 < waited, "one look at the clock for a commit, and no waiting"
 
-    now += PAUSE_SECONDS
-    write(store, 27)
-    write(store, 28)
+        now += PAUSE_SECONDS
+        write(1)
+        size = log_bytes(path)
+        write(5)
 
-    assert log_bytes(path) <= LOG_BYTES_MAX
+        assert log_bytes(path) == size, "the log was restarted"
 
 
 def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLiteStore) -> None:

@@ -15,7 +15,6 @@ from plantstore.server.connection import Connection, ServerState
 from plantstore.server.serving import shut_down
 from plantstore.settings import Settings
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from plantstore.storage.sqlite.wal import WalLimit
 from simulation.scheduler import Loop
 from support.crash_states import Step
 from support.disk import Disk
@@ -29,9 +28,8 @@ STOP_SECONDS = [1, 10]
 CALL_SECONDS_MAX = 3.0
 SLOW = 0.03
 
-# The size of the log above which it is restarted, and above which it is copied.
+# The size to which the log is limited, so that it is often copied and restarted.
 LOG_BYTES = 64 * 1024
-CHECKPOINT_PAGES = 20
 
 
 class SnapshotStore(SQLiteStore):
@@ -158,17 +156,12 @@ class Service:
             Disk(path, loop.chance.getrandbits(32), history, clock)
         )
         self.reads_fail = 0.0
-        self.store = SnapshotStore(str(path), monotonic=loop.time)
-        self._opened.callback(self.store.close)
-        # A small log is copied and restarted often. This clock advances, so that no code waits.
+        # This clock advances with each reading, so that no code waits.
         seconds = itertools.count()
-        self.store._wal_limit = WalLimit(  # noqa: SLF001
-            self.store._writes,  # noqa: SLF001
-            self.store._guard,  # noqa: SLF001
-            bytes_max=LOG_BYTES,
-            checkpoint_pages=CHECKPOINT_PAGES,
-            monotonic=lambda: next(seconds),
+        self.store = SnapshotStore(
+            str(path), monotonic=lambda: next(seconds), log_bytes_max=LOG_BYTES
         )
+        self._opened.callback(self.store.close)
         self.store.keep_changes(7)
         slow: Any = SlowStore(self.store, loop, lambda: self.reads_fail)
         settings = Settings(stop_seconds=loop.chance.choice(STOP_SECONDS))

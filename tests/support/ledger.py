@@ -12,6 +12,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from plantstore.changes import (
@@ -34,7 +35,6 @@ from plantstore.listings import Listing, Place, TagListing, scan
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from plantstore.words import order_key
 from support.change_sets import problems_of_sets
@@ -43,7 +43,6 @@ from support.disk import Disk, Fault
 from support.following import Copy
 
 # The size limit of the log: room for a few batches.
-LOG_BYTES = 8 * PAGE_BYTES
 
 # Most changes have no condition.
 CONDITIONS = [*[None] * 8, Precondition(if_match=ANY), Precondition(if_none_match=ANY)]
@@ -200,18 +199,14 @@ def _change(chance: random.Random) -> SingleChange:
     return Conditional(Upsert(new) if isinstance(change, NewPlant) else change, condition)
 
 
-def tune(store: SQLiteStore, chance: random.Random) -> None:
-    """Limit the log to a small size, so that it is often checkpointed, reset and truncated."""
-    for connection in (store._writes, store._others):  # noqa: SLF001
-        connection.pragma("journal_size_limit", LOG_BYTES)
+def open_with_short_log(path: Path, chance: random.Random) -> SQLiteStore:
+    """Open a store whose log is often checkpointed, restarted and truncated."""
     # This clock advances by a second with each reading, so that no code waits.
     seconds = itertools.count()
-    store._wal_limit = WalLimit(  # noqa: SLF001
-        store._writes,  # noqa: SLF001
-        store._guard,  # noqa: SLF001
-        bytes_max=LOG_BYTES,
-        checkpoint_pages=chance.choice([1, 8, 30]),
+    return SQLiteStore(
+        str(path),
         monotonic=lambda: next(seconds),
+        log_bytes_max=chance.choice([2, 8, 60]) * PAGE_BYTES,
     )
 
 
@@ -223,8 +218,10 @@ def live(
     prepare: Callable[[SQLiteStore], object] = lambda _: None,
 ) -> None:
     """Open a store, make `count` changes, sometimes with a long read, and close it."""
-    with contextlib.closing(SQLiteStore(str(disk.path))) as store, contextlib.ExitStack() as reads:
-        tune(store, chance)
+    with (
+        contextlib.closing(open_with_short_log(disk.path, chance)) as store,
+        contextlib.ExitStack() as reads,
+    ):
         prepare(store)
         for act in acts(chance, count):
             ledger.do(store, act)
@@ -242,8 +239,7 @@ def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: 
 
     The ledger records the problems found.
     """
-    with disk, contextlib.closing(SQLiteStore(str(disk.path))) as store:
-        tune(store, chance)
+    with disk, contextlib.closing(open_with_short_log(disk.path, chance)) as store:
         for act in acts(chance, 3):
             assert ledger.do(store, act)
         before = len(disk.steps)

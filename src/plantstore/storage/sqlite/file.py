@@ -107,7 +107,6 @@ def connect(
     connection.pragma("synchronous", "FULL")
     connection.pragma("fullfsync", "ON")
     connection.pragma("checkpoint_fullfsync", "ON")
-    connection.pragma("journal_size_limit", LOG_BYTES_MAX)
     # This checks that the database is ours. Nothing before it may change the file.
     prepare(SQLiteSchema(connection, name), policy, observe)
     _use_log(connection, wait)

@@ -30,6 +30,7 @@ from plantstore.storage.feed_tables import LatestTags
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
+    LOG_BYTES_MAX,
     connect,
     make_file,
     sync_log,
@@ -76,6 +77,8 @@ class SQLiteStore(Snapshots, SmallTables):
             readable only by its owner.
         observe: is called when the file is created, and with the progress of a migration.
         monotonic: a clock in seconds that never goes back.
+        log_bytes_max: the write-ahead log is restarted before it is longer than this, except
+            beside a long read.
 
     Raises:
         StoreUnavailableError: the file does not exist, cannot be opened, is not a database,
@@ -93,6 +96,7 @@ class SQLiteStore(Snapshots, SmallTables):
         *,
         monotonic: Callable[[], float] = time.monotonic,
         observe: Observer = ignore,
+        log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
         self.name = path
         # SQLite puts the log beside the file that a symbolic link points to. An absolute path
@@ -108,12 +112,16 @@ class SQLiteStore(Snapshots, SmallTables):
                 is_new = make_file(self._path)
             else:
                 require_existing(self._path, path)
-            self._open(policy, monotonic, observe)
+            self._open(policy, monotonic, observe, log_bytes_max)
         if is_new:
             observe(DatabaseCreated(self._path))
 
     def _open(
-        self, policy: SchemaPolicy, monotonic: Callable[[], float], observe: Observer
+        self,
+        policy: SchemaPolicy,
+        monotonic: Callable[[], float],
+        observe: Observer,
+        log_bytes_max: int,
     ) -> None:
         require_no_lost_files(self._path, self.name)
         self._writes = connect(self._path, self.name, policy, observe=observe)
@@ -124,6 +132,8 @@ class SQLiteStore(Snapshots, SmallTables):
         self._reads, self._tokens, self._others, *pages = (
             connect(self._path, self.name, policy) for _ in range(2 + READS_AT_ONCE)
         )
+        for connection in (self._writes, self._others):
+            connection.pragma("journal_size_limit", log_bytes_max)
         self._pages = pages
         self._free_pages: SimpleQueue[apsw.Connection] = SimpleQueue()
         for connection in pages:
@@ -131,7 +141,9 @@ class SQLiteStore(Snapshots, SmallTables):
             self._free_pages.put(connection)
         # Each connection has opened the log by its path.
         self._guard.require_files()
-        self._wal_limit = WalLimit(self._writes, self._guard)
+        self._wal_limit = WalLimit(
+            self._writes, self._guard.refuse_changes, log_bytes_max, monotonic
+        )
         self._untrimmed = 0  # changes since the feed was trimmed
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:

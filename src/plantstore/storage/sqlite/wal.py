@@ -3,7 +3,8 @@
 SQLite restarts the log only when no reader uses it at that moment. If readers overlap all the
 time, the log would grow without limit. So when the log is long, the writer waits for the present
 readers. Meanwhile nobody appends to the log, and new readers do not need it
-(https://sqlite.org/wal.html).
+(https://sqlite.org/wal.html). A long read, such as an export or a read by another program, lets
+the log grow until it ends.
 
 SQLite checkpoints by itself too, but ignores failures. A checkpoint beside a long read copies a
 part of the log, and the next complete one syncs it. If that sync fails, no later one makes the
@@ -20,19 +21,10 @@ from typing import Final
 import apsw
 
 from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wait_for_another
-from plantstore.storage.sqlite.guard import FileGuard
-
-# A commit that leaves the log longer than this is followed by a checkpoint. A larger checkpoint
-# writes a page that changed several times only once.
-CHECKPOINT_BYTES: Final = LOG_BYTES_MAX // 2
 
 # No export over HTTP begins while the log is longer than this. Without long reads, the log hardly
 # becomes longer than LOG_BYTES_MAX.
 EXPORT_LOG_BYTES_MAX: Final = 4 * LOG_BYTES_MAX
-
-# Minimum time between two checks of the size of the log. In this time, some mebibytes are
-# written at most.
-CHECK_SECONDS: Final = 0.02
 
 # How long the writer waits for readers. A page or a lookup takes less time.
 WAIT_SECONDS: Final = 0.01
@@ -55,9 +47,10 @@ class WalLimit:
 
     Args:
         connection: the connection that writes.
-        guard: refuses changes after a failed sync.
-        bytes_max: the size of the file above which the log is restarted.
-        checkpoint_pages: the number of pages in the log from which it is copied.
+        refuse_changes: is called when a sync has failed that no later one makes up for.
+        bytes_max: a commit that leaves half of this in the log is followed by a checkpoint. A
+            larger one writes a page that changed several times only once. The other half is for
+            the largest batch.
         monotonic: a clock in seconds that never goes back.
 
     """
@@ -65,20 +58,17 @@ class WalLimit:
     def __init__(
         self,
         connection: apsw.Connection,
-        guard: FileGuard,
-        *,
-        bytes_max: int = LOG_BYTES_MAX,
-        checkpoint_pages: int | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        refuse_changes: Callable[[], None],
+        bytes_max: int,
+        monotonic: Callable[[], float],
     ) -> None:
         self._connection = connection
-        self._guard = guard
+        self._refuse_changes = refuse_changes
         self._bytes_max = bytes_max
         self._monotonic = monotonic
-        self._check_at = -math.inf
-        pages = CHECKPOINT_BYTES // connection.pragma("page_size")
-        self._checkpoint_pages = checkpoint_pages or pages
+        self._pages_max = bytes_max // 2 // connection.pragma("page_size")
         self._pages = 0
+        self._try_at = -math.inf
         connection.set_wal_hook(self._on_commit)  # and SQLite makes no checkpoints after commits
 
     def _on_commit(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
@@ -86,22 +76,18 @@ class WalLimit:
         return apsw.SQLITE_OK
 
     def bound(self) -> None:
-        """Copy the log if it is long, and restart it if it is too long. Call after each commit."""
-        if self._pages >= self._checkpoint_pages:
-            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
-        now = self._monotonic()
-        if now < self._check_at:
-            return
-        self._check_at = now + CHECK_SECONDS
-        if self._is_long() and not self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART):
-            self._check_at = self._monotonic() + PAUSE_SECONDS
+        """Copy a long log, and let the next commit restart it. Call this after each commit."""
+        if (
+            self._pages >= self._pages_max
+            and self._monotonic() >= self._try_at
+            and not self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART)
+        ):
+            self._try_at = self._monotonic() + PAUSE_SECONDS
 
     def trim(self) -> bool:
         """Cut a long log to size 0. Return False if readers prevent this."""
-        return not self._is_long() or self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
-
-    def _is_long(self) -> bool:
-        return log_bytes(self._connection.filename_wal) > self._bytes_max
+        is_long = log_bytes(self._connection.filename_wal) > self._bytes_max
+        return not is_long or self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _checkpoint(self, mode: int) -> bool:
         """Try a checkpoint, and return whether it succeeded.
@@ -120,7 +106,7 @@ class WalLimit:
         except apsw.Error as error:
             code: int = getattr(error, "extendedresult", 0)  # apsw's type stubs lack it
             if code == apsw.SQLITE_IOERR_FSYNC and self._has_copied_a_part():
-                self._guard.refuse_changes()
+                self._refuse_changes()
             return False
         finally:
             self._connection.set_busy_handler(wait_for_another)

@@ -4,18 +4,22 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from plantstore.changes import entity_tag
 from plantstore.feed import Kind, Recorded
+from plantstore.words import words_of
 from simulation.http import Http, LateError, LostError, Response, request
 from simulation.model import BRIEF, SHARED, Effect, Export, Model, Value
 from simulation.scheduler import Loop
 from simulation.service import Service
+from support.histories import Operation
 
 JSON = "Content-Type: application/json"
 
@@ -77,6 +81,8 @@ class Client(Actor):
         acts += [self.create_again, self.store_file, self.store_file, self.export, self.take_ids]
         acts += [self.disturb, self.pipeline, self.contend, self.burst]
         acts += [self.send_changes, self.send_changes, self.use_set, self.use_set]
+        acts += [self.create_new, self.patch, self.walk, self.search, self.count_tags]
+        acts += [self.store_again, self.store_again]
         for _ in range(actions):
             await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.3]))
             act = chance.choice(acts)
@@ -145,7 +151,42 @@ class Client(Actor):
     async def create(self) -> None:
         id_ = next(self._fresh)
         self._mine.append(id_)
-        await self._create(id_, self._value())
+        fields = ["Expect: 100-continue"] if self._chance.random() < 0.2 else []
+        await self._create(id_, self._value(), *fields)
+
+    async def create_new(self) -> None:
+        """Put a plant where none is expected."""
+        fresh = next(self._fresh)
+        id_ = self._chance.choice([fresh, *self._mine[-3:]])
+        if id_ == fresh:
+            self._mine.append(id_)
+        after = self._value()
+
+        def settle(response: Response) -> bool:
+            if response.status == 201:
+                self._model.settle(
+                    self.name, id_, lambda before: before in (None, after), lambda _: after
+                )
+            elif response.status == 412:
+                self._model.settle(self.name, id_, lambda before: before is not None, same)
+            return response.status in (201, 412)
+
+        await self._change(
+            id_,
+            request("PUT", f"/plants/{id_}", self.token, plant(after), JSON, "If-None-Match: *"),
+            lambda before: after if before is None else before,
+            settle,
+        )
+
+    async def patch(self) -> None:
+        """Change the tag of a plant if it is the expected one."""
+        if (known := self._expected()) is None:
+            return
+        (id_, expected), tag = known, self._chance.choice([None, "Fagaceae"])
+        fields = "Content-Type: application/merge-patch+json", f"If-Match: {etag(expected)}"
+        body = json.dumps({"tag": tag}).encode()
+        data = request("PATCH", f"/plants/{id_}", self.token, body, *fields)
+        await self._change_if(id_, 200, expected, lambda value: value and (value[0], tag), data)
 
     async def create_again(self) -> None:
         """Create a plant under an id that may be taken, with the same value or another."""
@@ -192,19 +233,21 @@ class Client(Actor):
     async def _change_if(
         self, id_: int, made: int, expected: Value, effect: Effect, data: bytes
     ) -> None:
+        def is_permitted(value: Value) -> bool:
+            """Return whether the plant is the expected one, or the change is made already."""
+            return value is not None and value in (expected, effect(value))
+
         def settle(response: Response) -> bool:
             if response.status == made:
-                self._model.settle(self.name, id_, lambda value: value == expected, effect)
+                self._model.settle(self.name, id_, is_permitted, effect)
             elif response.status == 412:
-                self._model.settle(
-                    self.name, id_, lambda value: value is None or value != expected, same
-                )
+                self._model.settle(self.name, id_, lambda value: not is_permitted(value), same)
             return response.status in (made, 412)
 
         await self._change(
             id_,
             data,
-            lambda value: effect(value) if value is not None and value == expected else value,
+            lambda value: effect(value) if is_permitted(value) else value,
             settle,
         )
 
@@ -225,6 +268,62 @@ class Client(Actor):
         if response.status == 200:
             self._see(values_of(json.loads(response.body)))
 
+    async def walk(self) -> None:
+        """Follow the links from page to page: each plant of this client comes once."""
+        known = {id_ for id_ in self._mine if self._model.is_known(id_)}
+        limit = max(1, len(self._mine) // self._chance.choice([1, 4, 8]))
+        path, found = f"/plants?limit={limit}&after={self._first - 1}", dict[int, Value]()
+        while path:
+            response = await self._ask(request("GET", path, self.token))
+            if response.status != 200:
+                return
+            page = values_of(json.loads(response.body))
+            if page.keys() & found.keys():
+                self._model.fail(f"{self.name}: {path} has plants of an earlier page")
+            found |= page
+            link = re.search('<([^>]*)>; rel="next"', response.fields.get("link", ""))
+            path = link[1] if link and max(page) < self._first + IDS_OF_A_CLIENT else ""
+        self._see(found)
+        self._see_all(known, found)
+
+    def _see_all(self, known: set[int], found: dict[int, Value]) -> None:
+        """Check that all known plants, which nobody else changes, were found."""
+        for id_ in known:
+            self._model.see(self.name, id_, found.get(id_))
+
+    async def search(self) -> None:
+        """Search for plants of which this client knows some."""
+        word = self._chance.choice(["abies 1", "carex", "carex 9", "quercus"])
+        matches = {
+            id_
+            for id_ in self._mine
+            if self._model.is_known(id_)
+            and (value := one_of(self._model.of(id_)))
+            and is_found(value[0], word)
+        }
+        query = f"/plants?limit=1000&q={word.replace(' ', '+')}"
+        response = await self._ask(request("GET", query, self.token))
+        if response.status == 200:
+            plants = values_of(json.loads(response.body))
+            if not all(value and is_found(value[0], word) for value in plants.values()):
+                self._model.fail(f"{self.name}: {word} finds {plants}")
+            self._see(plants)
+            if "link" not in response.fields:
+                self._see_all(matches, plants)
+
+    async def count_tags(self) -> None:
+        """List the tags: each has at least the plants that this client knows."""
+        own = Counter(
+            value[1]
+            for id_ in self._mine
+            if self._model.is_known(id_) and (value := one_of(self._model.of(id_)))
+        )
+        response = await self._ask(request("GET", "/tags", self.token))
+        if response.status == 200:
+            counts = {each["tag"]: each["plants"] for each in json.loads(response.body)}
+            if any(counts.get(tag, 0) < count for tag, count in own.items() if tag):
+                self._model.fail(f"{self.name}: {counts} for {own}")
+
     def _see(self, plants: dict[int, Value]) -> None:
         for id_, value in plants.items():
             if self._first <= id_ < self._first + IDS_OF_A_CLIENT:
@@ -236,13 +335,20 @@ class Client(Actor):
         if response.status == 200:
             plants = values_of(map(json.loads, response.body.splitlines()))
             self._see(plants)
+            if self._model.feed_was_off:
+                return
             number = int(response.fields["changes-after"])
             self._model.exports.append(Export(self.name, number, plants))
             response = await self._ask(request("GET", f"/changes?after={number}", self.token))
-            if response.status in (400, 404, 410):
+            if response.status in (400, 404, 410) and not self._model.feed_was_off:
                 self._model.fail(f"{self.name}: after {number}: {response}")
 
     async def take_ids(self) -> None:
+        for _ in range(4):
+            await self._take_ids()
+            await asyncio.sleep(self._chance.choice([0, 0.1]))
+
+    async def _take_ids(self) -> None:
         count = self._chance.choice([1, 5, 100])
         response = await self._ask(request("POST", f"/ids?count={count}", self.token))
         if response.status == 200:
@@ -272,15 +378,27 @@ class Client(Actor):
         """Create and delete plants that all clients share, at the same time: see the feed."""
         chance = self._chance
         open_ = [Http(self._find_service(), chance) for _ in range(8)]
+        sent = list[tuple[float, int, Value]]()
         for http in open_:
-            id_ = chance.choice(BRIEF)
+            id_, value = chance.choice(BRIEF), None
             data = request("DELETE", f"/plants/{id_}", self.token)
             if chance.random() < 0.5:
                 value = (f"Salix {chance.randrange(3)}", None)
                 data = request("POST", "/plants", self.token, plant(value, id_), JSON)
+            sent.append((self._loop.now, id_, value))
             await http.send(data)
-        for http in open_:
-            await http.response()
+        unknown = [
+            Operation(at, math.inf, id_, "DELETE" if value is None else "POST", 0, value)
+            for at, id_, value in sent
+        ]
+        for operation in unknown:
+            self._model.brief[operation.id].append(operation)
+        for http, operation in zip(open_, unknown, strict=True):
+            status = (await http.response()).status
+            if status in (200, 204, 400, 404):
+                history = self._model.brief[operation.id]
+                history.remove(operation)
+                history.append(operation._replace(answered=self._loop.now, status=status))
             http.leave()
 
     async def pipeline(self) -> None:
@@ -375,6 +493,49 @@ class Client(Actor):
         for id_, value in rows[:count]:
             self._model.possible[id_] = {value}
         self._mine += [id_ for id_, _ in rows[: min(5, count)]]
+
+    async def store_again(self) -> None:
+        """Import rows of which some have stored ids, or the ids of earlier rows."""
+        chance, model = self._chance, self._model
+        known = [id_ for id_ in self._mine if model.is_known(id_)][-3:]
+        ids = [*known, next(self._fresh), next(self._fresh)]
+        self._mine += ids[len(known) :]
+        conflict, end = chance.choice(["refuse", "skip", "replace"]), {}
+        plants = {id_: one_of(model.of(id_)) for id_ in ids}
+        states, counts, refused = [plants], Counter[str](), []
+        text = ""
+        for line in range(1, chance.choice([2, 10, 60])):
+            id_ = chance.choice(ids)
+            old = states[-1][id_]
+            value = chance.choice([old or self._value(), self._value()])
+            text += json.dumps({"id": id_} | json.loads(plant(value))) + "\n"
+            replaces = old is None or conflict == "replace"
+            states.append(states[-1] | ({id_: value} if replaces else {}))
+            if old is not None and old != value and conflict == "refuse":
+                refused.append(line)
+            elif old is None or old == value or replaces:
+                counts[
+                    "stored" if old is None else "already_stored" if old == value else "replaced"
+                ] += 1
+            else:
+                counts["skipped"] += 1
+        for id_ in ids:
+            model.possible[id_] = {state[id_] for state in states}
+        path = f"/plants.ndjson?on-conflict={conflict}"
+        data = request("POST", path, self.token, text.encode(), pieces=self._pieces())
+        response = await self._ask(data)
+        answer = json.loads(response.body)
+        if response.status == 200:
+            end = states[-1]
+            names = ("stored", "already_stored", "replaced", "skipped")
+            got = {name: answer[name] for name in names}, [e["line"] for e in answer["errors"]]
+            if got != ({name: counts[name] for name in names}, refused):
+                model.fail(f"{self.name}: {answer}, expected {counts} and {refused}")
+        elif "lines_stored_through" in answer:
+            end = states[answer["lines_stored_through"]]
+        elif response.status < 500 or NOTHING_DONE.search(response.message):
+            end = plants
+        model.possible |= {id_: {value} for id_, value in end.items()}
 
     async def send_changes(self) -> None:
         """Send a list of changes of own plants and of new ones, perhaps after a dry run."""
@@ -506,7 +667,7 @@ class Client(Actor):
             response = await self._ask(request("POST", path, self.token, None, field))
             if not made and response.status == 404:
                 return
-            if response.status != 200:
+            if response.status != 200 or model.feed_was_off:
                 raise _UnknownError
             if json.loads(response.body) != counts:
                 model.fail(f"{self.name}: {response.body!r}, expected {counts}")
@@ -613,7 +774,7 @@ class Follower(Actor):
         path = f"/changes?after={self._after}"
         await http.send(request("GET", path, self.token, None, "Accept: text/event-stream"))
         head = await http.through(b"\r\n\r\n")
-        if head.startswith(b"HTTP/1.1 4"):
+        if head.startswith(b"HTTP/1.1 4") and not self._model.feed_was_off:
             self._model.fail(f"{self.name}: {head!r}")
         if not head.startswith(b"HTTP/1.1 200"):
             raise LostError
@@ -692,6 +853,11 @@ def undo_of(
         kind = "recreated" if is_intact and last is None else "restored"
         counts["deleted" if first is None else kind] += 1
     return undone, counts
+
+
+def is_found(name: str, query: str) -> bool:
+    """Return whether a search finds a name."""
+    return all(any(each.startswith(word) for each in words_of(name)) for word in query.split())
 
 
 def same(value: Value) -> Value:

@@ -1,14 +1,16 @@
 """What the store may have, by what clients have sent and were told; and checks of what it has."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from plantstore.feed import Kind, Recorded
-from plantstore.listings import Listing, Place
+from plantstore.listings import Listing, Place, TagListing
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.words import order_key
 from support.change_sets import problems_of_sets
+from support.histories import Operation, is_explained
 
 # The name and the tag of a plant; None if no plant is stored.
 Value: TypeAlias = tuple[str, str | None] | None
@@ -35,6 +37,9 @@ class Model:
     Each plant belongs to one client, which changes it in one request at a time. If the result of a
     request is unknown, several values are possible until the service ends.
 
+    Args:
+        now: returns the time.
+
     Attributes:
         possible: the values that each plant may have now.
         violations: what was not as promised.
@@ -45,10 +50,13 @@ class Model:
         replaced: the names of the shared plant that a client was told it has replaced.
         prefixes: rows of imports of which a prefix is stored, in order.
         sets: the names of all change sets.
+        feed_was_off: whether the feed lacks changes, since it was off.
+        brief: the requests for plants that all clients create and delete, by id.
 
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
         self.possible: dict[int, set[Value]] = {}
         self.violations: list[str] = []
         self.handed_out: list[range] = []
@@ -58,6 +66,8 @@ class Model:
         self.followed: list[tuple[str, int, list[Recorded]]] = []
         self.prefixes: list[tuple[str, list[tuple[int, Value]]]] = []
         self.sets: list[str] = []
+        self.feed_was_off = False
+        self.brief: dict[int, list[Operation]] = {id_: [] for id_ in BRIEF}
 
     def fail(self, what: str) -> None:
         self.violations.append(what)
@@ -108,13 +118,25 @@ class Model:
         for id_ in sorted((stored.keys() | self.possible) - {SHARED, *BRIEF}):
             if stored.get(id_) not in self.of(id_):
                 self.fail(f"the plant {id_} is {stored.get(id_)}, may be {self.of(id_)}")
+        for id_, operations in self.brief.items():
+            found = stored.get(id_)
+            status = 404 if found is None else 200
+            operations.append(Operation(self.now(), math.inf, id_, "GET", status, saw=found))
+            if not is_explained(operations):
+                self.fail(f"no order explains {operations}")
         for who, rows in self.prefixes:
             are_stored = [stored.get(id_) == value for id_, value in rows]
             if are_stored != sorted(are_stored, reverse=True):
                 self.fail(f"{who}: the stored rows of its import are no prefix")
         self.prefixes.clear()
-        self._compare_feed(all_changes(store), stored)
-        self.violations += problems_of_sets(store, self.sets)
+        counts = Counter(each[1] for each in stored.values() if each)
+        if {each.tag: each.plants for each in store.list_tags(TagListing()).tags} != {
+            tag: count for tag, count in counts.items() if tag
+        }:
+            self.fail("the tags are not those of the plants that are stored")
+        if not self.feed_was_off:
+            self._compare_feed(all_changes(store), stored)
+            self.violations += problems_of_sets(store, self.sets)
         self.possible = {id_: {stored.get(id_)} for id_ in self.possible}
 
     def _compare_feed(self, changes: Sequence[Recorded], stored: dict[int, Value]) -> None:

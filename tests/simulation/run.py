@@ -79,7 +79,7 @@ class Run:
         self._folder = folder
         self._seed = seed
         self._ahead = 0.0  # of the clock of the service
-        self.model = Model()
+        self.model = Model(self.loop.time)
         self._service: Service | None = None
         self._lives = 0
         self.names: list[str] = []
@@ -221,7 +221,7 @@ class Run:
             await asyncio.sleep(chance.choice([0.05, 0.5, 3]))
             if chance.random() < 0.3:
                 self._revoke(service)
-            match chance.randrange(8):
+            match chance.randrange(9):
                 case 0 | 3:
                     budget.incoming_bytes_max = chance.choice(PRESSURES)
                     for _ in range(chance.choice([0, 1, 20])):  # it comes and goes
@@ -240,9 +240,18 @@ class Run:
                     service.reads_fail = chance.choice([0.02, 0.3])
                 case 7:
                     budget._unread_bytes_max = chance.choice(PRESSURES)  # noqa: SLF001
+                case 8:
+                    self._turn_feed(service)
                 case _:
                     service.heal()
             self.loop.note("a fault")
+
+    def _turn_feed(self, service: Service) -> None:
+        """Turn the feed off in some runs, and on again. The changes meanwhile are not in it."""
+        if service.disk.fault is None and self.chance.random() < 0.3:
+            self.model.feed_was_off = True
+            service.store.keep_changes(self.chance.choice([0, 7]))
+            self.loop.after_step()
 
     def _revoke(self, service: Service) -> None:
         if self.model.revoked_at == math.inf and service.disk.fault is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plantstore.cli.wiring import make_config, make_parts, running
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.observe import Observer
 from plantstore.server.budget import Budget
 from plantstore.server.connection import Connection, ServerState
@@ -27,6 +27,12 @@ STOP_SECONDS = [1, 10]
 # The longest time that a call of the store takes, and how likely it takes longer than a moment.
 CALL_SECONDS_MAX = 3.0
 SLOW = 0.03
+
+# How likely a call with several changes is refused as a whole.
+REFUSED = 0.05
+
+# The calls that may fail without an effect.
+MAY_FAIL = {*READ_METHODS, "hand_out_ids"}
 
 # The size to which the log is limited, so that it is often copied and restarted.
 LOG_BYTES = 64 * 1024
@@ -72,8 +78,11 @@ class SlowStore:
         def call(*args: Any, **kwargs: Any) -> Any:
             self._applied += name == "apply_changes"
             self._pass_time()
-            if name in READ_METHODS:
+            if name in MAY_FAIL:
                 self._may_fail()
+            is_batch = name == "apply_changes" and len(args[0]) > 1
+            if is_batch and self._loop.chance.random() < REFUSED:
+                raise BatchRefusedError("One of these changes is refused")
             try:
                 return found(*args, **kwargs)
             finally:

@@ -373,6 +373,31 @@ def test_a_refused_plant_fails_alone_and_nothing_was_done() -> None:
     assert committed == [[Outcome.STORED]]
 
 
+def test_after_a_failure_of_one_part_no_later_part_of_a_batch_is_stored() -> None:
+    """An import is stored in order, so that it can go on after the last stored row."""
+
+    class Store(FakeStore):
+        """Refuses batches of several plants, and fails for the plant 1."""
+
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            if len(changes) > 1:
+                raise BatchRefusedError("The database cannot be written")
+            if changes[0].id == 1:
+                raise StoreUnavailableError("The database is full")
+            return super().apply_changes(changes)
+
+    store = Store()
+
+    async def test(writer: GroupCommit) -> None:
+        results = await writer.submit_all([plant(id_) for id_ in range(4)])
+        codes = [getattr(one, "code", None) for one in results]
+        assert codes == [None] + [ErrorCode.STORE_UNAVAILABLE] * 3
+
+    run(store, test)
+
+    assert [*store.plants] == [0]
+
+
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("raises", ["store", "observer"])
 def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_told(

@@ -276,13 +276,19 @@ class Batcher(Generic[RequestT, ResultT]):
 
         They wait their turn: the queue has one such batch at a time, however many callers there
         are, so that single requests never wait for more than one of them. If the call did nothing
-        and one of the requests may be the cause, its halves wait for turns of their own. Requests
-        that were not run because the queue is closed have STORE_UNAVAILABLE as their result.
+        and one of the requests may be the cause, its halves wait for turns of their own. If the
+        first one fails for another reason, the second one is not run, and has the same error.
+        Requests that were not run because the queue is closed have STORE_UNAVAILABLE as their
+        result.
         """
         with contextlib.suppress(SplitError):
             return await self._submit_together(requests)
         first, second = halves(requests)
-        return [*await self.submit_all(first), *await self.submit_all(second)]
+        results = await self.submit_all(first)
+        failure = results[-1]
+        if isinstance(failure, RequestError) and not isinstance(failure, BatchRefusedError):
+            return [*results, *[failure] * len(second)]
+        return [*results, *await self.submit_all(second)]
 
     async def _submit_together(
         self, requests: Sequence[RequestT]

@@ -13,7 +13,6 @@ from hypothesis import settings
 
 from plantstore.storage import open_store
 from plantstore.store import Store
-from support.fake_store import FakeStore
 from support.postgres import Databases, Programs, Server, programs
 
 # How many files a test may have open: 2,000 connections, and some more.
@@ -62,11 +61,9 @@ def url(databases: Databases) -> str:
 
 @pytest.fixture
 def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
-    """Return what opens a new, empty store of an engine: fake, sqlite (plants.db) or postgres."""
+    """Return what opens a new, empty store of an engine: sqlite (plants.db) or postgres."""
 
     def open_one(engine: str) -> Store:
-        if engine == "fake":
-            return FakeStore()
         if engine == "sqlite":
             return open_store(f"sqlite:///{tmp_path}/plants.db")
         url: str = request.getfixturevalue("url")

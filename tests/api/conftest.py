@@ -1,4 +1,4 @@
-"""The application in the test's process, with the fake store.
+"""The application in the test's process, with a store in memory.
 
 tests/contract checks that the stores of all engines keep the same promises.
 """

@@ -22,7 +22,7 @@ from plantstore.server.interface import Request
 from plantstore.threads import Threads
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.document import NAMES, OPERATIONS, Operation
-from support.fake_store import FakeStore
+from support.stores import MemoryStore
 from support.world import VALID, World, assert_error
 
 # A well-formed token that no store has.
@@ -139,7 +139,7 @@ def test_requests_with_one_token_share_a_look_up(
     assert world.store.calls["find_token"] == 1, "a wrong checksum is refused without a look-up"
 
 
-class HeldStore(FakeStore):
+class HeldStore(MemoryStore):
     """A store that answers some look-ups only when allowed, with what it had when it was asked."""
 
     def __init__(self) -> None:

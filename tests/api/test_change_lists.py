@@ -20,7 +20,7 @@ from plantstore.commit.imports import (
 from plantstore.errors import ErrorCode, StoreUnreachableError
 from plantstore.observe import Committed, Imported
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
-from support.fake_store import GatedStore
+from support.stores import GatedStore
 from support.world import VALID, World, assert_error, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}

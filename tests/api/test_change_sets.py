@@ -13,7 +13,7 @@ from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import NewPlant
 from support.change_sets import plants_of
-from support.fake_store import FakeStore
+from support.stores import MemoryStore
 from support.streams import lines
 from support.world import World, assert_error
 
@@ -256,7 +256,7 @@ def test_a_change_while_the_scopes_are_checked_is_checked_too(
     new_world: Callable[..., World],
 ) -> None:
     """It is made before the set is closed, so the undo would make a change without a scope."""
-    store = FakeStore()
+    store = MemoryStore()
     world = new_world(store)
     store.apply_changes([NewPlant(1, "a"), InSet(NewPlant(2, "b"), SET)])
 
@@ -307,7 +307,7 @@ def test_an_undo_ends_between_two_batches_when_its_client_leaves(
 
 
 def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again() -> None:
-    class Failing(FakeStore):
+    class Failing(MemoryStore):
         failures = 1
 
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -329,7 +329,7 @@ def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again() -
 
 
 def test_a_plant_that_is_changed_between_the_read_and_the_commit_is_kept() -> None:
-    class Overtaken(FakeStore):
+    class Overtaken(MemoryStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
             if len(changes) == 2 and not isinstance(changes[0], InSet):
                 super().apply_changes([Upsert(NewPlant(2, "other"))])

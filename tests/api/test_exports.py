@@ -15,11 +15,11 @@ from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.store import TellNumber
-from support.fake_store import FakeStore
+from support.stores import MemoryStore
 from support.world import World
 
 
-class PagedStore(FakeStore):
+class PagedStore(MemoryStore):
     """Yields each plant as a page, and counts the open snapshots."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
 ) -> None:
     worlds: list[World] = []
 
-    class EmptyPages(FakeStore):
+    class EmptyPages(MemoryStore):
         def scan_plants(
             self,
             listing: Listing = EVERYTHING,  # noqa: ARG002

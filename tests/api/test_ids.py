@@ -11,11 +11,11 @@ from plantstore.api.ids import WAITING_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import ID_MAX, NewPlant
-from support.fake_store import FakeStore
+from support.stores import MemoryStore
 from support.world import World, assert_error, until
 
 
-class HeldStore(FakeStore):
+class HeldStore(MemoryStore):
     """A store that hands out no ids until `held` is set, and then fails with `failure` if set."""
 
     def __init__(self) -> None:

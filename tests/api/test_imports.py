@@ -14,7 +14,7 @@ from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachable
 from plantstore.formats import FORMATS
 from plantstore.observe import Imported
 from plantstore.plants import NewPlant
-from support.fake_store import FakeStore, GatedStore
+from support.stores import GatedStore, MemoryStore
 from support.streams import lines
 from support.world import VALID, World, until
 
@@ -70,7 +70,7 @@ def test_batches_are_small_beside_single_changes(*, is_shared: bool) -> None:
 
 
 def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was_done() -> None:
-    class Failing(FakeStore):
+    class Failing(MemoryStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
             if self.plants:
                 raise StoreUnreachableError("The database cannot be reached")
@@ -154,7 +154,7 @@ def test_imports_share_the_memory_of_dry_runs(world: World, others: int, remembe
 
 
 def test_a_dry_run_that_cannot_read_the_plants_is_503_and_says_that_nothing_is_stored() -> None:
-    class Failing(FakeStore):
+    class Failing(MemoryStore):
         def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
             if any(id_ > BATCH_ROWS_MAX for id_ in ids):
                 raise StoreUnavailableError("The database cannot be read")

@@ -10,7 +10,7 @@ import pytest
 from plantstore.errors import ErrorCode
 from plantstore.listings import TagListing, TagsPage
 from plantstore.plants import NewPlant
-from support.fake_store import FakeStore
+from support.stores import MemoryStore
 from support.world import World, assert_error
 
 TAGS = ["Rosa", "rosa", "Rosa", "Bed 10", "Bed 2", "", None, None, None]
@@ -65,7 +65,7 @@ def test_a_parameter_that_is_wrong_or_unknown_is_400(world: World, query: str, n
     assert_error(world.get(f"/tags?{query}"), 400, ErrorCode.INVALID_PARAMETER, named)
 
 
-class CountingStore(FakeStore):
+class CountingStore(MemoryStore):
     """Blocks each count of tags until the test releases it, and records which was asked for."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from support.following import Copy
 from support.other_programs import change
 from support.postgres import execute, in_the_way, is_waiting, wait_until
 
-pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+pytestmark = pytest.mark.engines("sqlite", "postgres")
 
 SET, OTHER = "set-a-0123456789", "set-b-0123456789"
 CREATED, REPLACED, DELETED = Kind

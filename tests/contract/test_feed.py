@@ -32,7 +32,7 @@ from support.postgres import execute, in_the_way, is_waiting, wait_until
 
 CREATED, REPLACED, DELETED = Kind
 
-pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+pytestmark = pytest.mark.engines("sqlite", "postgres")
 
 STALE = Precondition(if_match=frozenset({'"0"'}))
 
@@ -141,7 +141,7 @@ def test_no_follower_continues_after_the_feed_was_off(store: Store) -> None:
     assert [change.id for change in store.read_changes(begin, 9).items] == [3]
 
 
-@pytest.mark.parametrize("engine", ["fake", "sqlite", "postgres"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_the_feed_of_a_store_with_plants_does_not_begin_at_0(
     engine: str, open_new: Callable[[str], Store]
 ) -> None:

@@ -14,9 +14,9 @@ from plantstore.storage import open_store
 from plantstore.storage.migrate import newest_version
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, Store
 from plantstore.tokens import TokenRecord
-from support.fake_store import READ_METHODS
 from support.other_programs import change, engine_of, file_of, schema_of, set_version
 from support.postgres import execute, in_the_way, is_waiting, wait_until
+from support.stores import READ_METHODS
 
 ROSA = NewPlant(1, "Rosa", "t")
 TOKEN = TokenRecord("first", b"1", frozenset(["plants:read"]), 0)

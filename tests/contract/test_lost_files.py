@@ -18,7 +18,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.guard import FRESH_SECONDS
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
-from support.fake_store import READ_METHODS
+from support.stores import READ_METHODS
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

@@ -12,7 +12,7 @@ from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.store import Store
 from plantstore.words import begins, has_words, order_beginning, order_key, tag_key
 
-pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+pytestmark = pytest.mark.engines("sqlite", "postgres")
 
 BY_NAME = Listing(place=Place())
 

@@ -20,7 +20,6 @@ from plantstore.storage import open_store
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
 from plantstore.storage.postgres.session import Connection, translate_errors
 from plantstore.store import CONNECTIONS_MAX, READS, Store
-from support.fake_store import READ_METHODS
 from support.postgres import (
     SHORT_TIMEOUT,
     Programs,
@@ -33,6 +32,7 @@ from support.postgres import (
     is_waiting,
     wait_until,
 )
+from support.stores import READ_METHODS
 
 pytestmark = pytest.mark.engines("postgres")
 

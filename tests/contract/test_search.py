@@ -14,7 +14,7 @@ from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.store import Store
 from plantstore.words import words_to_find
 
-pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+pytestmark = pytest.mark.engines("sqlite", "postgres")
 
 TREES = [
     NewPlant(-5, "Quercus alba L.", "Quercus"),
@@ -23,10 +23,6 @@ TREES = [
     NewPlant(3, "alba quercina", "Rosa"),
     NewPlant(ID_MAX, "QUERCUS albanica"),
 ]
-
-
-# The fake store looks at all plants for each page, which takes long if there are many.
-without_the_fake = pytest.mark.engines("sqlite", "postgres")
 
 
 def found(store: Store, query: str, **listing: object) -> list[int]:
@@ -89,7 +85,6 @@ def test_long_tags_and_tags_with_the_same_hash_are_distinguished(store: Store) -
     assert store.list_plants(Listing(tag=huge.tag)).items == [huge]
 
 
-@without_the_fake
 def test_a_search_for_very_many_words_or_words_of_a_later_part_finds_them_all(store: Store) -> None:
     plants = [NewPlant(id_, f"abcde{id_}", f"{id_ % 3}") for id_ in range(11_000)]
     plants += [NewPlant(20_000 + id_, f"ac{id_} abcdf{id_}", "0") for id_ in range(50)]

@@ -28,7 +28,7 @@ from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.sqlite_tags import MAKE_COUNTS, tags_query
 from plantstore.storage.tables import hand_out_query, hand_out_values
 from plantstore.store import CONNECTIONS_MAX
-from support.fake_store import read_all
+from support.stores import read_all
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -33,10 +33,10 @@ from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant, Plant, 
 from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
-from support.fake_store import FakeStore
 from support.following import Copy
+from support.stores import MemoryStore
 
-pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+pytestmark = pytest.mark.engines("sqlite", "postgres")
 
 IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
 IF_NONE = Precondition(if_none_match=ANY)
@@ -232,21 +232,18 @@ changes = creates | unconditional | conditional | swaps
 def test_batches_have_the_same_outcomes_records_and_feed_as_single_changes(
     store: Store, batches: list[list[Change]]
 ) -> None:
-    """The fake store, which has a dictionary of plants, makes the changes one by one.
-
-    A copy of the plants follows the feed.
-    """
+    """Another store makes the changes one by one. A copy of the plants follows the feed."""
     empty(store)
     store.keep_changes(7)
-    fake, copy = FakeStore(), Copy(number=store.read_changes(None, 1).end)
+    other, copy = MemoryStore(), Copy(number=store.read_changes(None, 1).end)
 
     for batch in batches:
-        assert store.apply_changes(batch) == [fake.apply_changes([one])[0] for one in batch]
-        assert copy.follow(store, 3).plants == fake.plants
+        assert store.apply_changes(batch) == [other.apply_changes([one])[0] for one in batch]
+        assert copy.follow(store, 3).plants == other.plants
 
-    stored = everything(fake)
+    stored = everything(other)
     assert store.list_plants(Listing(limit=100)) == Page(stored, None, is_last=True)
-    assert store.find_plants(list(fake.plants)) == fake.plants
+    assert store.find_plants(list(other.plants)) == other.plants
     assert everything(store) == stored
     for tag in {plant.tag for plant in stored} - {None}:
         tagged = [plant for plant in stored if plant.tag == tag]

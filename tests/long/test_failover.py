@@ -10,7 +10,6 @@ from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
-from support.fake_store import read_all
 from support.following import Copy
 from support.postgres import (
     SHORT_TIMEOUT,
@@ -24,6 +23,7 @@ from support.postgres import (
     wait_until,
     waits_for_the_standby,
 )
+from support.stores import read_all
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 LATER = NewPlant(2, "b")

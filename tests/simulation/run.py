@@ -30,6 +30,7 @@ from simulation.scheduler import Loop, StuckError
 from simulation.service import Service
 from support.crash_states import CrashStates, Step, Synced, Written, steps_to
 from support.disk import Disk, Fault
+from support.stores import MEMORY
 
 # Well-formed tokens. One of them is revoked.
 TOKEN = "plst_CJnt2qBmtjhzepopTvX6gSUtOxPkzM0jBnaq"
@@ -43,7 +44,6 @@ CHECKED = 0.2
 
 LAST_LINES = 40
 
-MEMORY = Path("/dev/shm")
 
 # The name that leaves out all faults.
 FAULTS = "faults"

@@ -18,7 +18,7 @@ from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from simulation.scheduler import Loop
 from support.crash_states import Step
 from support.disk import Disk
-from support.fake_store import READ_METHODS
+from support.stores import READ_METHODS
 from support.virtual_time import FakeTransport
 
 # How long a stop may take. After a short time, what runs is cancelled.

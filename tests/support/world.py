@@ -21,7 +21,7 @@ from plantstore.server.interface import Request, Response
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
-from support.fake_store import FakeStore, WatchedStore
+from support.stores import MemoryStore, WatchedStore
 
 # tests/long/test_other_servers.py sets it to the name of a server in benchmarks/other_servers.py.
 SERVER = os.environ.get("PLANTSTORE_TEST_SERVER", "")
@@ -107,7 +107,7 @@ def fields_of(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 class World:
-    """The application with its dependencies, and a fake store unless another is given.
+    """The application with its dependencies, and a store in memory unless another is given.
 
     It serves from the beginning of a `with` block to its end. Its event loop runs only while a
     method sends requests, or `run` runs a coroutine.
@@ -122,7 +122,7 @@ class World:
         metrics: Renderings = METRICS,
         **settings: Any,
     ) -> None:
-        self.store = WatchedStore(FakeStore() if store is None else store)
+        self.store = WatchedStore(MemoryStore() if store is None else store)
         self.store.keep_changes(7)
         self.now = 1000.0
         self.events: list[Observed] = []

@@ -20,7 +20,7 @@ from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.formats.change_lines import ChangeLinesParser
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant, Plant
-from support.fake_store import FakeStore
+from support.stores import MemoryStore
 
 
 def plain(*ids: int, name: str = "a") -> bytes:
@@ -284,9 +284,9 @@ def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_othe
             return Swap(plant.id, rng.choice([msgspec.UNSET, *states]), rng.choice(states))
         return plant if kind == "create" else Upsert(plant, keeps_tag=kind == "keep the tag")
 
-    store, trial, seen = FakeStore(), Trial(), set()
+    store, trial, seen = MemoryStore(), Trial(), set()
     store.apply_changes([NewPlant(id_, "a", rng.choice([None, "t", long])) for id_ in range(20)])
-    before = store.find_plants(range(40))
+    before = store.find_plants([*range(40)])
 
     for _ in range(30):
         batch = [change() for _ in range(rng.randrange(8))]

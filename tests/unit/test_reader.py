@@ -13,7 +13,7 @@ from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import READS, Maintenance, PlantStore, Store, TokenStore
-from support.fake_store import OTHER_METHODS, READ_METHODS, FakeStore, Gate, WatchedStore
+from support.stores import OTHER_METHODS, READ_METHODS, Gate, MemoryStore, WatchedStore
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 
@@ -22,8 +22,8 @@ class Blocked(WatchedStore):
     """Has plants 0 to 9. Look-ups and listings wait until the test lets them go on."""
 
     def __init__(self) -> None:
-        store = FakeStore()
-        store.plants = {id_: NewPlant(id_, str(id_)) for id_ in range(10)}
+        store = MemoryStore()
+        store.apply_changes([NewPlant(id_, str(id_)) for id_ in range(10)])
         super().__init__(store)
         self.finding, self.listing = Gate(), Gate()
         self.before = {"find_plants": self.finding, "list_plants": self.listing}

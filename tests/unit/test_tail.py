@@ -11,7 +11,7 @@ from plantstore.feed import ChangesPage
 from plantstore.observe import Event, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.threads import Threads
-from support.fake_store import FakeStore
+from support.stores import MemoryStore
 
 
 class Restless(Threads):
@@ -21,7 +21,7 @@ class Restless(Threads):
         pass
 
 
-class Stepped(FakeStore):
+class Stepped(MemoryStore):
     """A store whose changes are waited for until the test lets the thread go on."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Stepped(FakeStore):
 
 def test_only_followers_whose_number_is_known_get_events() -> None:
     """A number between two known ones, or after the last one, may be of a history that was lost."""
-    store = FakeStore()
+    store = MemoryStore()
     store.keep_changes(7)
     store.apply_changes([NewPlant(1, "a")])
     begin = store.read_changes(None, 1).end
@@ -92,7 +92,7 @@ def test_a_follower_gets_whole_events_up_to_a_size_but_at_least_one() -> None:
 def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wait() -> None:
     events: list[Event] = []
 
-    class Faulty(FakeStore):
+    class Faulty(MemoryStore):
         faults = 1
 
         @contextlib.contextmanager
@@ -177,7 +177,7 @@ def test_a_follower_that_comes_at_once_after_the_last_one_left_gets_the_events_t
 def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> None:
     reading, released = threading.Event(), threading.Event()
 
-    class Hanging(FakeStore):
+    class Hanging(MemoryStore):
         def read_changes(self, after: int | None, limit: int) -> ChangesPage:
             reading.set()
             released.wait()

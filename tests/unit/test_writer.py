@@ -18,11 +18,11 @@ from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreU
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import TIDY_SECONDS
-from support.fake_store import FailingStore, FakeStore, GatedStore
+from support.stores import FailingStore, GatedStore, MemoryStore
 
 
 def run(
-    store: FakeStore,
+    store: MemoryStore,
     test: Callable[[GroupCommit], Coroutine[Any, Any, None]],
     *,
     waiting_max: int = 1000,
@@ -142,7 +142,7 @@ class GatedTurnstile(AbstractContextManager[None]):
 
 
 def test_a_transaction_has_the_changes_that_gathered_until_the_turn_of_the_writer() -> None:
-    class Store(FakeStore):
+    class Store(MemoryStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
             batches.append((turnstile.is_taken, len(changes)))
             return super().apply_changes(changes)
@@ -168,7 +168,7 @@ def test_an_idle_writer_lets_the_store_tidy_up_in_its_turns_until_it_is_done() -
     calls: list[bool] = []
     is_tidy = threading.Event()
 
-    class Store(FakeStore):
+    class Store(MemoryStore):
         def tidy(self) -> float:
             calls.append(turnstile.locked())
             if len(calls) < 3:
@@ -258,12 +258,10 @@ def test_single_changes_are_stored_between_the_parts_of_a_batch_that_is_refused(
         """Refuses each batch with a plant that is called "bad"."""
 
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            outcomes = super().apply_changes(changes)
             if any(isinstance(one, NewPlant) and one.name == "bad" for one in changes):
-                for change in changes:
-                    self.plants.pop(change.id)
+                self.wait(changes)
                 raise BatchRefusedError("refused by a trigger")
-            return outcomes
+            return super().apply_changes(changes)
 
     store = Refusing()
     plants = [plant(id_, "bad" if id_ in (1, 4) else "a") for id_ in range(1, 7)]
@@ -376,7 +374,7 @@ def test_a_refused_plant_fails_alone_and_nothing_was_done() -> None:
 def test_after_a_failure_of_one_part_no_later_part_of_a_batch_is_stored() -> None:
     """An import is stored in order, so that it can go on after the last stored row."""
 
-    class Store(FakeStore):
+    class Store(MemoryStore):
         """Refuses batches of several plants, and fails for the plant 1."""
 
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -460,7 +458,7 @@ def test_a_batch_for_which_there_is_no_memory_fails_and_the_next_one_is_stored(
         assert writer.waiting == 0
         assert await writer.submit(plant(2)) is Outcome.STORED
 
-    run(FakeStore(), test)
+    run(MemoryStore(), test)
 
 
 def test_an_observer_that_raises_does_not_stop_the_writer() -> None:

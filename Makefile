@@ -143,8 +143,9 @@ vendor: javascript ## copy the locked JavaScript libraries into src/plantstore/w
 simulate: $(VENV)/.dev ## simulate the whole service for a minute (SECONDS=, SEED=)
 	PYTHONPATH=tests $(BIN)/python -m simulation.run --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-soak: $(VENV)/.soak programs ## inject faults and attack for an hour
+soak: $(VENV)/.soak programs ## inject faults and attack, and simulate for an hour
 	$(BIN)/pytest -q -o faulthandler_timeout=4000 tests/long
+	$(MAKE) simulate SECONDS=3600
 
 cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an hour (ROUNDS=1: minutes)
 	PYTHONPATH=tests:benchmarks $(BIN)/python -m cluster.play $(if $(ROUNDS),--rounds $(ROUNDS))

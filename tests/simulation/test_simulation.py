@@ -1,13 +1,14 @@
-"""The whole service, simulated for fixed seeds. `make simulate` runs others."""
+"""The whole service, simulated for new seeds. `make simulate` runs more of them."""
 
 import logging
+import random
 from collections.abc import Iterator
 
 import pytest
 
 from simulation.run import describe, simulate
 
-SEEDS = 200
+SEEDS = 40
 SEEDS_AT_ONCE = 10
 
 
@@ -19,10 +20,10 @@ def _no_log() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_AT_ONCE))
-def test_the_service_keeps_its_promises_whatever_happens_in_whatever_order(first: int) -> None:
-    for seed in range(first, first + SEEDS_AT_ONCE):
-        result = simulate(seed)
+@pytest.mark.parametrize("_part", range(SEEDS // SEEDS_AT_ONCE))
+def test_the_service_keeps_its_promises_whatever_happens_in_whatever_order(_part: int) -> None:
+    for _ in range(SEEDS_AT_ONCE):
+        result = simulate(random.SystemRandom().getrandbits(40))
 
         assert not result.violations, describe(result)
 

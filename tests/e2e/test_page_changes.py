@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Dialog, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from plantstore.changes import Replacement
 from plantstore.plants import NewPlant, Plant
@@ -201,47 +201,78 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
         page.close()
 
 
-def test_many_changes_are_stopped_or_cut_off_by_a_reload_and_all_are_undone(
+def select_all(page: Page, many: int) -> None:
+    page.get_by_role("checkbox", name="Select all of this page").click()
+    page.get_by_role("button", name=f"Select all {many:,}").click()
+
+
+def test_more_than_a_thousand_plants_are_deleted_and_restored_with_one_request_each(
+    open_page: Callable[..., Page], garden: Service, watch: Watch
+) -> None:
+    plants = {id_: NewPlant(id_, f"Abies {id_}", "Pine") for id_ in range(1, 2_501)}
+    page = open_page(*plants.values())
+    dialog, said = page.get_by_role("dialog"), page.locator("#said")
+    select_all(page, 2_500)
+    page.locator("#selected").get_by_role("button", name="Delete").click()
+    assert_accessible(page)
+
+    dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(said).to_have_text("2,500 plants deleted")
+    expect(page.get_by_text("There are no plants yet")).to_be_visible()
+    assert not stored_plants(garden.database)
+    page.get_by_role("button", name="Undo", exact=True).click()
+    expect(said).to_have_text("2,500 plants restored")
+    expect(page.locator("#count")).to_have_text("2,500 plants")
+
+    assert stored_plants(garden.database) == plants
+    changes = [
+        url for url in watch.requests if re.search(r"/(changes|undo|plants/\d+)(\?set|$)", url)
+    ]
+    assert [re.sub(r".*/|\?.*", "", url) for url in changes] == ["changes", "undo"]
+
+
+def test_plants_that_somebody_else_has_changed_are_changed_only_after_a_question(
     open_page: Callable[..., Page], garden: Service
 ) -> None:
-    page = open_page(*(NewPlant(id_, "Abies", "Pine") for id_ in range(1, 1_001)))
-    stay, leave = Dialog.dismiss, Dialog.accept
-    page.once("dialog", stay)
-    said = page.locator("#said")
-    dialog = page.get_by_role("dialog")
+    page = open_page(*(NewPlant(id_, "Abies", "Pine") for id_ in range(1, 1_201)))
+    dialog = page.get_by_role("dialog", name="Set the tag of 1,200 plants")
+    question = page.get_by_role("dialog", name="Somebody else has changed 2 plants")
+    select_all(page, 1_200)
+    page.locator("#selected").get_by_role("button", name="Set tag").click()
+    theirs = {1: NewPlant(1, "Abies", "Theirs"), 1_200: NewPlant(1_200, "Abies", "Theirs")}
+    garden.change(Replacement(7, Plant("Rosa", "Pine")))
+    garden.change(*(Replacement(id_, Plant("Abies", "Theirs")) for id_ in theirs))
 
-    def delete_all() -> Held:
-        held = Held(page, "**/plants/*", "DELETE")
-        page.get_by_role("checkbox", name="Select all of this page").click()
-        page.get_by_role("button", name="Select all 1,000").click()
-        page.locator("#selected").get_by_role("button", name="Delete").click()
-        dialog.get_by_role("button", name="Delete", exact=True).click()
-        expect(dialog.get_by_text("0 of 1,000")).to_be_visible()
-        wait_until(lambda: page.evaluate("true") and len(held.routes) > 0)
-        return held
+    dialog.get_by_role("combobox", name="Tag").fill("Fir")
+    dialog.get_by_role("button", name="Set tag").click()
+    expect(page.locator("#versions td bdi")).to_have_text(["Theirs", "Fir"] * 2)
+    assert_accessible(page)
+    question.get_by_role("button", name="Keep theirs").click()
 
-    held = delete_all()
+    expect(page.locator("#said")).to_have_text("1,198 plants now have the tag Fir")
+    stored = stored_plants(garden.database)
+    assert {id_: stored[id_] for id_ in theirs} == theirs
+    assert stored[7] == NewPlant(7, "Rosa", "Fir")
+    assert sum(plant.tag == "Fir" for plant in stored.values()) == 1_198
+
+
+def test_a_change_of_many_plants_is_stopped_and_the_page_says_how_many_were_changed(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*(NewPlant(id_, "Abies", "Pine") for id_ in range(1, 1_101)))
+    dialog, said = page.get_by_role("dialog"), page.locator("#said")
+    held = Held(page, "**/changes", "POST")
+    select_all(page, 1_100)
+    page.locator("#selected").get_by_role("button", name="Delete").click()
+
+    dialog.get_by_role("button", name="Delete", exact=True).click()
+    wait_until(lambda: page.evaluate("true") and len(held.routes) > 0)
     assert_accessible(page)
     dialog.get_by_role("button", name="Stop").click()
-    expect(dialog.get_by_role("status")).to_have_text("Stopping…")
-    held.let_go()
-    expect(said).to_have_text(re.compile(r"Stopped: \d of 1,000 deleted"))
-    page.get_by_role("button", name="Undo", exact=True).click()
-    expect(page.locator("#count")).to_have_text("1,000 plants")
 
-    page.reload()
-    held = delete_all()
-    with page.expect_event("dialog") as question:
-        page.evaluate("setTimeout(() => location.reload())")
-    assert question.value.type == "beforeunload"
-    held.let_go()
-    wait_until(lambda: page.evaluate("true") and len(stored_plants(garden.database)) < 900)
-    page.once("dialog", leave)
-    page.reload()
-    expect(said).to_have_text(re.compile("deleted"))
-    page.get_by_role("button", name="Undo", exact=True).click()
-    expect(said).to_have_text(re.compile(r"\d+ plants restored"))
-    assert len(stored_plants(garden.database)) == 1_000
+    expect(said).to_have_text("Stopped: nothing was changed")
+    expect(dialog).to_be_hidden()
+    assert len(stored_plants(garden.database)) == 1_100
 
 
 def test_the_dialog_of_a_plant_leads_to_its_neighbours_and_deletes_it(

@@ -3,20 +3,18 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
-import { keepJob, offerUndo, resume, undoChange } from "../../src/plantstore/web/page/changes.js";
-import { say, Toast } from "../../src/plantstore/web/page/elements.js";
+import { Toast } from "../../src/plantstore/web/page/elements.js";
 import { html } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { UndoButton } from "../../src/plantstore/web/page/undoing.js";
 import { answer, respond, respondPlants, serve, textOf, wide } from "./tab.js";
 
 const ABIES = { id: "1", name: "Abies", tag: "Pine" };
 const ROSA = { id: "2", name: "Rosa" };
+const ACER = { id: "3", name: "Acer" };
 
-const refused = (status, message = "It is refused") => respond({ message }, status);
 const sent = (requests) => requests.map(({ method, path }) => `${method} ${path}`);
 
 beforeEach(() => {
@@ -24,7 +22,8 @@ beforeEach(() => {
     dialog: null,
     question: null,
     toast: { text: "" },
-    undos: [],
+    sets: [],
+    keepsChanges: true,
     scopes: null,
     spareId: "",
   });
@@ -40,6 +39,12 @@ function answerQuestions(...answers) {
     question.answer(answers.shift());
   });
   return asked;
+}
+
+/** Press the button of the feedback, and return what is said then. */
+async function undo() {
+  await state.toast.action[1]();
+  return state.toast.text;
 }
 
 /** Open a plant as it is stored. */
@@ -73,16 +78,21 @@ test("a tag that is emptied is removed", async () => {
   assert.deepEqual(stored.get("1"), { id: "1", name: "Abies" });
 });
 
-test("a change is undone, and what somebody else has changed since then remains", async () => {
+test("a change is undone from its message, unless the plant was changed again", async () => {
   const { act } = await open(ABIES);
-  const { stored } = serve([ABIES]);
+  const { stored, sets } = serve([ABIES]);
   await act({ name: "Mine" });
-  stored.set("1", { ...stored.get("1"), tag: "Theirs" });
+  const undone = await undo();
+  assert.deepEqual([stored.get("1"), undone, state.toast.plant], [ABIES, "Undone:", ABIES]);
 
-  await undoChange();
+  const again = await open(ABIES);
+  const service = serve([ABIES]);
+  await again.act({ name: "Mine" });
+  service.stored.set("1", { ...ABIES, tag: "Theirs" });
 
-  assert.deepEqual(stored.get("1"), { ...ABIES, tag: "Theirs" });
-  assert.deepEqual([state.toast.text, state.undos], ["Undone:", []]);
+  assert.equal(await undo(), "Not undone, since it was changed again:");
+  assert.deepEqual([service.stored.get("1").tag, sets.size], ["Theirs", 1]);
+  assert.deepEqual(state.sets, []);
 });
 
 describe("a change by somebody else is not overwritten without a question", () => {
@@ -101,9 +111,10 @@ describe("a change by somebody else is not overwritten without a question", () =
 
   test("mine is saved, also after another change meanwhile, and their other field", async () => {
     const { act } = await open(ABIES);
-    const { stored } = serve([theirs], (method) => {
-      if (method === "PUT" && stored.get("1") === theirs)
-        stored.set("1", { ...theirs, name: "Later" });
+    let times = 0;
+    const { stored } = serve([theirs], (change) => {
+      times += change === "CHANGE" ? 1 : 0;
+      if (times === 2) stored.set("1", { ...theirs, name: "Later" });
     });
     const asked = answerQuestions("yes", "yes");
 
@@ -159,174 +170,33 @@ describe("a change by somebody else is not overwritten without a question", () =
   });
 });
 
-test("a change whose entity tag never matches ends, and the page says that a proxy may be the cause", async () => {
+test("a change that the service refuses is shown at its field", async () => {
   const { act } = await open(ABIES);
-  const { stored, requests } = serve([ABIES], (method) => method === "PUT" && refused(412));
+  const service = serve([ABIES]);
+  service.refuse = () => ({ error: 1003, message: "`after.name` must not contain U+0000" });
 
-  await assert.rejects(act({ name: "Mine" }), ({ status, message }) => {
-    assert.match(message, /A proxy .* `ETag`/);
-    return status === 412;
-  });
+  await assert.rejects(act({ name: "\0" }), { member: "name" });
 
-  assert.equal(requests.length, 6);
-  assert.deepEqual(stored.get("1"), ABIES);
+  assert.equal(state.toast.text, "");
 });
 
-test("without an entity tag, as after some proxies, no change is sent", async () => {
+test("a change is sent again in its set if its response was lost, and can be undone", async () => {
   const { act } = await open(ABIES);
-  const { requests } = serve([ABIES], () => respondPlants(ABIES));
-
-  await assert.rejects(act({ name: "Mine" }), { message: /A proxy .* `ETag`/ });
-
-  assert.deepEqual(requests, ["GET 1"]);
-});
-
-describe("of many plants, those whose change has not begun remain", () => {
-  const many = Array.from({ length: 30 }, (_, id) => ({ ...ROSA, id: String(id) }));
-  const ends = {
-    "after Cancel": () => update({ dialog: null }),
-    "after a change that is refused three times": () => refused(412),
-    "while the service is away": () => refused(503),
+  const { stored } = serve([ABIES]);
+  const names = [];
+  const { send } = XMLHttpRequest.prototype;
+  XMLHttpRequest.prototype.send = function (body) {
+    names.push(this.headers["Change-Set"]);
+    if (names.length === 1) this.onload = this.onerror;
+    return send.call(this, body);
   };
 
-  for (const [name, end] of Object.entries(ends)) {
-    test(name, async () => {
-      const begun = new Set();
-      const { stored } = serve(many, (method, id) => {
-        begun.add(id);
-        return method === "DELETE" && end();
-      });
-      const asked = answerQuestions();
-      deletePlants(many);
+  await assert.rejects(act({ name: "Mine" }), { message: /broke off/ });
+  await act({ name: "Mine" });
 
-      await state.dialog.act({}).catch(() => {});
-
-      assert.deepEqual([begun.size, asked.length], [6, 0]);
-      assert.ok(stored.size >= 24);
-    });
-  }
-
-  test("after Cancel, nothing is asked about those that somebody else has changed", async () => {
-    const { stored } = serve([{ ...ROSA, name: "Theirs" }], () => update({ dialog: null }));
-    const asked = answerQuestions();
-    deletePlants([ROSA]);
-
-    await state.dialog.act({});
-
-    assert.deepEqual([asked.length, stored.size], [0, 1]);
-  });
-});
-
-describe("of many changes that do not end as they began, all that were made are undone", () => {
-  const many = Array.from({ length: 100 }, (_, id) => ({ ...ROSA, id: String(id) }));
-
-  /** Delete the plants, and do something once 40 requests are sent. */
-  async function deleteAll(interfere) {
-    const isTime = () => served.requests.length === 40;
-    const served = serve(many, (_method, id) => isTime() && interfere(served.stored, id));
-    deletePlants(many);
-    const { act } = state.dialog;
-    await act({}).catch(() => {});
-    return { ...served, act };
-  }
-
-  /** Undo what the page offers to undo, and return what is stored then. */
-  async function undo({ stored }) {
-    const before = stored.size;
-    await undoChange();
-    assert.ok(before < 100);
-    return [stored.size, state.toast.text];
-  }
-
-  test("the user stops them, and they are counted", async () => {
-    const served = await deleteAll(() => {
-      state.job.isStopped = true;
-    });
-    const [isOpen, gone] = [state.job !== null, 100 - served.stored.size];
-
-    assert.deepEqual([isOpen, state.toast.text], [false, `Stopped: ${gone} of 100 deleted`]);
-    assert.ok(gone > 20);
-    assert.deepEqual(await undo(served), [100, `${gone} plants restored`]);
-  });
-
-  test("the service was away meanwhile, and had made a change without a response", async () => {
-    const served = await deleteAll((stored, id) => {
-      stored.delete(id);
-      return refused(503);
-    });
-    const first = served.stored.size;
-
-    await served.act({});
-
-    assert.ok(first > 0);
-    assert.equal(state.toast.text, "100 plants deleted");
-    assert.deepEqual(await undo(served), [100, "100 plants restored"]);
-  });
-
-  test("the tab is reloaded, also during the undo", async () => {
-    let kept;
-    await deleteAll(() => {
-      keepJob();
-      kept = window.sessionStorage.getItem("plantstore.undos");
-      state.job.isStopped = true;
-    });
-    const { stored } = serve([]);
-    window.sessionStorage.setItem("plantstore.undos", kept);
-
-    resume();
-    assert.match(state.toast.text, /^Interrupted: \d\d of 100 deleted$/);
-    const { length } = state.undos[0].changes;
-    const undone = undoChange();
-    state.job.isStopped = true;
-    await undone;
-    const said = textOf(html`<${Toast} />`);
-    await undoChange();
-
-    assert.equal(said, `Stopped: 6 of ${length} restored Continue ×`);
-    assert.deepEqual([state.toast.text, stored.size], [`${length} plants restored`, length]);
-    assert.equal(window.sessionStorage.getItem("plantstore.undos"), "[]");
-  });
-
-  test("an undo that deletes plants was interrupted, and some of them are gone", async () => {
-    const { stored } = serve(many.slice(50));
-    const created = many.map((before) => ({ before, after: null }));
-    offerUndo(created, "100 plants imported");
-
-    await undoChange();
-
-    assert.deepEqual([stored.size, state.toast.text], [0, "100 plants removed"]);
-  });
-
-  test("the computer failed, and it is not known which were made", async () => {
-    const { stored } = serve(many, () => {
-      window.copy ??= window.sessionStorage.getItem("plantstore.undos");
-    });
-    tagPlants(many);
-    await state.dialog.act({ tag: "Tree" });
-    for (const plant of many.slice(50)) stored.set(plant.id, plant);
-    window.sessionStorage.setItem("plantstore.undos", window.copy);
-    update({ toast: { text: "" } });
-
-    resume();
-    assert.equal(state.toast.text, "Interrupted: 0 of 100 now have the tag Tree");
-    await undoChange();
-
-    assert.deepEqual(
-      [...stored.values()].map(({ tag }) => tag),
-      many.map(({ tag }) => tag),
-    );
-  });
-});
-
-test("of many plants only the first are read before they are changed", async () => {
-  const many = Array.from({ length: 100 }, (_, id) => ({ ...ABIES, id: String(id) }));
-  const { stored, requests } = serve(many);
-  tagPlants(many);
-
-  await state.dialog.act({ tag: "Tree" });
-
-  assert.equal([...stored.values()].filter(({ tag }) => tag === "Tree").length, 100);
-  assert.deepEqual([requests.length, state.toast.text], [106, "100 plants now have the tag Tree"]);
+  assert.match(names[0], /^[0-9a-f]{32}$/);
+  assert.deepEqual([names[1], stored.get("1").name], [names[0], "Mine"]);
+  assert.equal(await undo(), "Undone:");
 });
 
 test("a plant without a name is stored only after a question", async () => {
@@ -360,9 +230,7 @@ test("the next plant gets the tag of the list, and then that of the one before",
   assert.deepEqual(state.dialog.content, { tag: "" });
   assert.equal(textOf(html`<${Toast} />`), "Saved 4 plants, the last one: 8 D Undo ×");
   update({ dialog: null });
-  await undoChange();
-  assert.deepEqual([stored.has("8"), state.toast.text], [false, "Undone:"]);
-  assert.equal(textOf(html`<${UndoButton} />`), "Undo…");
+  assert.deepEqual([await undo(), stored.has("7"), stored.has("8")], ["Undone:", true, false]);
 });
 
 test("a free id of the service is offered until it is used", async () => {
@@ -392,140 +260,41 @@ function offered(id) {
   });
 }
 
-test("a deletion is confirmed, and can be undone, also after a failure", async () => {
-  const { stored } = serve([ABIES, ROSA]);
-  deletePlants([ABIES, ROSA]);
-  const { title, act } = state.dialog;
+test("many plants are deleted with one request, and restored with one", async () => {
+  const many = Array.from({ length: 3_000 }, (_, id) => ({ ...ROSA, id: String(id) }));
+  const { stored, requests } = serve(many);
+  update({ selected: new Map(many.map((plant) => [plant.id, plant])) });
+  deletePlants(many);
+  assert.equal(state.dialog.title, "Delete 3,000 plants?");
 
-  await act({});
-  const deleted = [...stored.keys()];
-  const { text } = state.toast;
-  const again = serve([], () =>
-    again.requests.length < 3 ? refused(503, "It is stopping") : null,
-  );
-  await undoChange();
-  const failed = state.toast;
-  await undoChange();
-
-  assert.deepEqual([title, deleted], ["Delete 2 plants?", []]);
-  assert.equal(text, "2 plants deleted");
-  assert.equal(failed.text, "It is stopping. Interrupted: 0 of 2 restored");
-  assert.equal(state.toast.text, "2 plants restored");
-  const restored = Object.fromEntries(again.stored);
-  assert.deepEqual(restored, { 1: ABIES, 2: ROSA });
-});
-
-test("each change can be undone, also after others, and after its message was closed", async () => {
-  const { stored } = serve([ABIES, ROSA]);
-  const kept = () => JSON.parse(window.sessionStorage.getItem("plantstore.undos"));
-  const button = () => textOf(html`<${UndoButton} />`);
-  deletePlants([ABIES]);
   await state.dialog.act({});
-  tagPlants([ROSA]);
-  await state.dialog.act({ tag: "Bed" });
+  const left = [stored.size, state.selected.size, state.toast.text];
+  const undone = await undo();
 
-  assert.deepEqual([textOf(html`<${Toast} />`), button()], ["Saved: 2 Rosa Undo ×", "Undo…"]);
-  assert.equal(kept().length, 2);
-  say("Exported: plants.csv");
-  assert.deepEqual([textOf(html`<${Toast} />`), button()], ["Exported: plants.csv ×", "Undo…"]);
-  UndoButton().props.onclick();
-  const { View, content, act } = state.dialog;
-  assert.match(textOf(View(content)), /^Undo a change Saved 2 Rosa Deleted 1 Abies Cancel Undo$/);
-  await act({ which: "1" });
-  update({ dialog: null });
-  await new Promise((resolve) => onUpdate(() => state.toast.plant && resolve(undefined)));
-  assert.deepEqual([stored.size, state.toast.text], [2, "Restored:"]);
-  say("");
-  assert.equal(button(), "Undo: Saved 2 Rosa");
-  await undoChange();
-  assert.deepEqual(stored.get("2"), ROSA);
-  assert.deepEqual([button(), kept()], ["", []]);
+  assert.deepEqual(left, [0, 0, "3,000 plants deleted"]);
+  assert.deepEqual([stored.size, undone], [3_000, "3,000 plants restored"]);
+  assert.deepEqual(requests, ["POST changes", "undo?set"]);
 });
 
-test("what cannot be undone since the plants were deleted can be undone when they are restored", async () => {
+test("a deletion that somebody else has made already is made", async () => {
+  serve([ROSA]);
+  deletePlants([ABIES, ROSA]);
+
+  await state.dialog.act({});
+
+  assert.equal(state.toast.text, "2 plants deleted");
+});
+
+test("an undo keeps what somebody else has changed, and says so", async () => {
   const { stored } = serve([ABIES, ROSA]);
   tagPlants([ABIES, ROSA]);
   await state.dialog.act({ tag: "Bed" });
-  deletePlants([...stored.values()]);
-  await state.dialog.act({});
-  const [retag, deletion] = state.undos;
-  const asked = answerQuestions("no", "");
+  stored.set("2", { ...ROSA, tag: "Theirs" });
 
-  await undoChange(retag);
-  await undoChange(retag);
+  const undone = await undo();
 
-  assert.deepEqual(
-    asked.map(({ title, no }) => [title, no]),
-    Array(2).fill(["Since then, 2 plants were deleted", "Leave them deleted"]),
-  );
-  assert.deepEqual([stored.size, state.undos], [0, [retag, deletion]]);
-  assert.equal(state.toast.text, "Nothing was undone");
-  await undoChange(deletion);
-  await undoChange();
-  assert.deepEqual(Object.fromEntries(stored), { 1: ABIES, 2: ROSA });
-  assert.deepEqual(state.undos, []);
-});
-
-test("the last 20 changes can be undone", () => {
-  for (let id = 0; id < 21; id += 1) offerUndo([{ before: ABIES, after: null }], String(id));
-
-  assert.deepEqual([state.undos.length, state.undos[0].text], [20, "1"]);
-});
-
-test("an undo says that the plant was changed since then, and not by somebody else", async () => {
-  const { stored } = serve([ABIES]);
-  tagPlants([ABIES]);
-  await state.dialog.act({ tag: "Bed" });
-  stored.set("1", { ...ABIES, tag: "Pot" });
-  const asked = answerQuestions("yes");
-
-  await undoChange();
-
-  const [{ title, columns, yes }] = asked;
-  assert.equal(title, "Since then, plant 1 was changed");
-  assert.deepEqual([columns, yes], [["Now", "Before"], "Undo all the same"]);
-  assert.deepEqual(stored.get("1"), ABIES);
-});
-
-test("the attempts of a dialog have one undo", async () => {
-  const { stored } = serve([ABIES, ROSA], (_, id) =>
-    id === "2" ? refused(503, "It is stopping") : null,
-  );
-  deletePlants([ABIES, ROSA]);
-  await assert.rejects(state.dialog.act({}));
-  assert.equal(state.undos.length, 1);
-
-  serve([ROSA]);
-  await state.dialog.act({});
-
-  assert.deepEqual([state.undos.length, state.undos[0].changes.length], [1, 2]);
-  assert.equal(stored.size, 1);
-});
-
-test("a deletion is not undone over a plant that somebody else has stored there", async () => {
-  const { stored } = serve([ROSA]);
-  deletePlants([ROSA]);
-  await state.dialog.act({});
-  stored.set("2", { ...ROSA, name: "Theirs" });
-  const asked = answerQuestions("no");
-
-  await undoChange();
-
-  assert.deepEqual(asked[0].versions, [["Name", "Theirs", "Rosa"]]);
-  assert.equal(stored.get("2").name, "Theirs");
-});
-
-test("a deletion that somebody else has undone already is undone without a question", async () => {
-  const { stored } = serve([ROSA]);
-  deletePlants([ROSA]);
-  await state.dialog.act({});
-  stored.set("2", { ...ROSA });
-  const asked = answerQuestions();
-
-  await undoChange();
-
-  assert.deepEqual(asked, []);
-  assert.deepEqual(stored.get("2"), ROSA);
+  assert.equal(undone, "1 plant changed back. 1 plant kept: it was changed since");
+  assert.deepEqual([stored.get("1"), stored.get("2").tag], [ABIES, "Theirs"]);
 });
 
 describe("a plant that somebody else has changed is deleted only after the difference is shown", () => {
@@ -551,45 +320,51 @@ describe("a plant that somebody else has changed is deleted only after the diffe
   }
 });
 
-test("of plants that cannot be deleted, the dialog shows the names and the error", async () => {
-  const { stored } = serve([ROSA]);
+test("of plants that cannot be changed, the dialog shows the names and the error", async () => {
+  const service = serve([ABIES, ROSA]);
+  service.refuse = (id) => id === "1" && { error: 2003, message: "The token lacks the scope" };
   deletePlants([ABIES, ROSA]);
 
-  await assert.rejects(state.dialog.act({}), { message: "No plant is stored under the id 1" });
+  await assert.rejects(state.dialog.act({}), { message: "The token lacks the scope" });
 
-  assert.equal(stored.size, 0);
-  assert.deepEqual(state.dialog.content, { plants: [ABIES] });
+  assert.deepEqual(state.dialog.content.plants, [ABIES]);
   assert.equal(state.dialog.title, "Delete this plant?");
   assert.deepEqual([state.toast.text, state.toast.plant], ["Deleted:", ROSA]);
-});
-
-test("without the scope to create plants a deletion cannot be undone", async () => {
-  serve([ROSA]);
-  update({ scopes: ["plants:read", "plants:delete"] });
-  deletePlants([ROSA]);
-
+  service.refuse = undefined;
   await state.dialog.act({});
-
-  assert.deepEqual([state.toast.text, state.undos], ["Deleted:", []]);
+  assert.deepEqual([state.toast.text, await undo()], ["2 plants deleted", "2 plants restored"]);
 });
 
-test("the tag of several plants is set and set back, and no longer selected", async () => {
-  const many = Array.from({ length: 30 }, (_, id) => ({ ...ROSA, id: String(id) }));
-  const { stored } = serve(many);
-  update({ selected: new Map(many.map((plant) => [plant.id, plant])) });
-  tagPlants(many);
+describe("what cannot be undone is said before", () => {
+  const shown = () => textOf(state.dialog.View(state.dialog.content));
 
-  await state.dialog.act({ tag: "Tree" });
-  const tagged = [...stored.values()];
-  await undoChange();
+  test("if the token lacks a scope", async () => {
+    serve([ROSA]);
+    update({ scopes: ["plants:read", "plants:delete"] });
+    deletePlants([ROSA]);
 
-  assert.deepEqual(new Set(tagged.map(({ tag }) => tag)), new Set(["Tree"]));
-  assert.equal(state.selected.size, 0);
-  assert.deepEqual(
-    [...stored.values()].map(({ tag }) => tag),
-    many.map(({ tag }) => tag),
-  );
-  assert.equal(state.toast.text, "30 plants changed back");
+    assert.match(
+      shown(),
+      /With this token, this cannot be undone: it lacks the scope plants:create/,
+    );
+    await state.dialog.act({});
+    assert.deepEqual([state.toast.text, state.toast.action], ["Deleted:", undefined]);
+  });
+
+  test("if the service keeps no changes, as its first response said", async () => {
+    Object.assign(serve([ABIES, ROSA, ACER]), { keepsChanges: false });
+    deletePlants([ABIES, ROSA]);
+    assert.doesNotMatch(shown(), /undone/);
+
+    await state.dialog.act({});
+    const said = textOf(html`<${Toast} />`);
+    deletePlants([ACER]);
+
+    const reason = "This cannot be undone: the service keeps no changes.";
+    assert.equal(said, `2 plants deleted ${reason} ×`);
+    assert.ok(shown().includes(reason));
+    assert.deepEqual(state.sets, []);
+  });
 });
 
 test("a tag of several plants is not set over the tags of somebody else without a question", async () => {
@@ -611,6 +386,64 @@ test("a tag of several plants is not set over the tags of somebody else without 
   assert.deepEqual(stored.get("1").tag, "Theirs");
   assert.deepEqual(stored.get("3"), { ...renamed, tag: "Tree" });
   assert.deepEqual([state.toast.text, state.toast.plant.id], ["Saved:", "3"]);
+});
+
+test("conflicts are resolved that the service shows only later, or does not list at first", async () => {
+  const plants = Array.from({ length: 9 }, (_, id) => ({ ...ROSA, id: String(id) }));
+  const renamed = plants.map((plant) => ({ ...plant, name: `Rosa ${plant.id}` }));
+  const service = Object.assign(serve(renamed), { shown: 2, listed: 5 });
+  tagPlants(plants);
+
+  await state.dialog.act({ tag: "Bed" });
+
+  const tagged = renamed.map((plant) => ({ ...plant, tag: "Bed" }));
+  assert.deepEqual([...service.stored.values()], tagged);
+  assert.equal(state.toast.text, "9 plants now have the tag Bed");
+});
+
+test("without the scope to read, conflicts are an error, and the other changes are made", async () => {
+  const service = Object.assign(serve([{ ...ABIES, tag: "Theirs" }, ROSA]), { shown: 0 });
+  tagPlants([ABIES, ROSA]);
+
+  await assert.rejects(state.dialog.act({ tag: "Bed" }), {
+    message: "Somebody else has changed 1 plant",
+  });
+
+  assert.deepEqual([service.stored.get("1").tag, service.stored.get("2").tag], ["Theirs", "Bed"]);
+});
+
+test("after a question is left without an answer, no other follows, and the dialog remains", async () => {
+  const theirs = [ABIES, ACER].map((plant) => ({ ...plant, tag: "Theirs" }));
+  Object.assign(serve([...theirs, ROSA]), { shown: 1 });
+  const asked = answerQuestions("");
+  tagPlants([ABIES, ROSA, ACER]);
+
+  const said = await state.dialog.act({ tag: "Bed" });
+
+  assert.deepEqual([said, state.dialog.content.plants], ["", [ABIES, ACER]]);
+  assert.equal(asked.length, 1);
+});
+
+test("if all that somebody else has changed is kept, nothing was done, and nothing can be undone", async () => {
+  const theirs = [ABIES, ACER].map((plant) => ({ ...plant, tag: "Theirs" }));
+  const { stored } = serve(theirs);
+  answerQuestions("no");
+  tagPlants([ABIES, ACER]);
+
+  const said = await state.dialog.act({ tag: "Bed" });
+
+  assert.deepEqual([said, state.toast.text, state.sets], [undefined, "", []]);
+  assert.deepEqual([...stored.values()], theirs);
+});
+
+test("after Cancel, nothing is asked about a plant that somebody else has changed", async () => {
+  const { act } = await open(ABIES);
+  serve([{ ...ABIES, name: "Theirs" }], () => update({ dialog: null }));
+  const asked = answerQuestions();
+
+  await act({ name: "Mine" });
+
+  assert.deepEqual([asked, state.toast.text], [[], ""]);
 });
 
 describe("what the scopes of the token do not permit is not offered", () => {
@@ -657,7 +490,7 @@ test("a list that could not be loaded is not shown as empty", () => {
 
 describe("a dialog that renames a tag", () => {
   const open = async (dialog) => {
-    const requests = answer(respondPlants([ABIES], { "Total-Count": "1" }), respondPlants([ABIES]));
+    const requests = answer(respondPlants([ABIES]));
     update({ dialog });
     await renameTag("Pine");
     return requests;
@@ -695,7 +528,7 @@ describe("a dialog that renames a tag", () => {
 
     const requests = await open(other);
 
-    assert.equal(requests.length, 2);
+    assert.equal(requests.length, 1);
     assert.equal(state.dialog, other);
   });
 });

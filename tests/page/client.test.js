@@ -2,19 +2,10 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { client, computeTag, tokenIn } from "../../src/plantstore/web/page/client.js";
+import { client, tokenIn } from "../../src/plantstore/web/page/client.js";
 import { answer, answerFile, respond, withResponse } from "./tab.js";
 
 const BIG = "9223372036854775807";
-
-test("the entity tag of a plant is the one that the service sends", async () => {
-  const tags = [{ name: "Abies balsamea (L.) Mill.", tag: "Abies" }, { name: "Rosa ×" }];
-
-  assert.deepEqual(await Promise.all(tags.map(computeTag)), [
-    '"b2461dfcef3d1a2bd32fbfccadc400b4"',
-    '"f441cb27aff9a002374a5f32a6e968c6"',
-  ]);
-});
 
 const neverStops = () => new AbortController().signal;
 
@@ -72,18 +63,32 @@ describe("the service gets an id as it was typed", () => {
   }
 });
 
-test("a plant is replaced or deleted only if it is the one that was seen", async () => {
-  const requests = answer(respond("", 200), respond("", 204));
+test("changes are lines with the plants before and after, and ids are sent and read exactly", async () => {
+  let sent;
+  const plant = { id: BIG, name: "Rosa" };
+  const refusal = `{"line": 1, "error": 3011, "message": "", "plant": {"id": ${BIG}, "name": "A"}}`;
+  answerFile(async (request) => {
+    sent = [request.path, request.headers, await request.body.text()];
+    withResponse(`{"errors": [${refusal}]}`, 200, "", { "Change-Set": "s" })(request);
+  });
 
-  await client.replace({ id: BIG, name: "Rosa", tag: "" }, '"seen"');
-  await client.delete(BIG, '"seen"');
+  const { result, isRecorded } = await client.change(
+    [
+      { before: plant, after: { ...plant, tag: "" } },
+      { before: plant, after: null },
+      { before: null, after: plant },
+    ],
+    { set: "s" },
+  );
 
-  const sent = requests.map(({ method, path, headers }) => [method, path, headers.get("If-Match")]);
-  assert.deepEqual(sent, [
-    ["PUT", `plants/${BIG}`, '"seen"'],
-    ["DELETE", `plants/${BIG}`, '"seen"'],
-  ]);
-  assert.equal(requests[0].body, '{"name":"Rosa","tag":""}');
+  const headers = { "Content-Type": "application/x-ndjson", "Change-Set": "s" };
+  const lines = [
+    `{"id":${BIG},"before":{"name":"Rosa"},"after":{"name":"Rosa","tag":""}}`,
+    `{"id":${BIG},"before":{"name":"Rosa"},"after":null}`,
+    `{"id":${BIG},"before":null,"after":{"name":"Rosa"}}`,
+  ];
+  assert.deepEqual(sent, ["changes", headers, `${lines.join("\n")}\n`]);
+  assert.deepEqual([result.errors[0].plant.id, isRecorded], [BIG, true]);
 });
 
 test("a token that the service refuses is reported, and is sent with each request", async () => {
@@ -106,8 +111,8 @@ test("an import replaces plants only if this is chosen", async () => {
     withResponse({ errors: [] })(request);
   });
 
-  await client.import(file, false, neverStops(), () => {});
-  await client.import(file, true, neverStops(), () => {});
+  await client.import(file, { replaces: false });
+  await client.import(file, { replaces: true });
 
   assert.deepEqual(paths, ["plants.csv", "plants.csv?on-conflict=replace"]);
 });

@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { resolveObjectURL } from "node:buffer";
 import { beforeEach, describe, test } from "node:test";
-import { undoChange } from "../../src/plantstore/web/page/changes.js";
 import { client } from "../../src/plantstore/web/page/client.js";
 import {
   chooseFile,
@@ -14,15 +13,15 @@ import {
 } from "../../src/plantstore/web/page/importing.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf } from "./plans.js";
-import { answer, answerFile, respond, respondPlants, serve, textOf, withResponse } from "./tab.js";
+import { answer, answerFile, respond, textOf, withResponse } from "./tab.js";
 
-const MAYBE = "Rows that were sent may be stored. Importing the same file again is safe.";
+const SAFE = "Importing the same file again is safe.";
 const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: [] };
 
 beforeEach(() => {
   answer();
-  update({ importing: {}, dialog: null, scopes: null, toast: { text: "" } });
-  update({ isSignedIn: true });
+  update({ importing: {}, dialog: null, scopes: null, toast: { text: "" }, sets: [] });
+  update({ isSignedIn: true, keepsChanges: true });
 });
 
 /** Begin an import. */
@@ -151,103 +150,75 @@ test("an import that is stopped takes no further ids", async () => {
 });
 
 describe("an import can be undone", () => {
-  const OLD = { id: "2", name: "Old", tag: "T" };
-  const NEW = { id: "2", name: "New", tag: "T" };
-
-  /** Import new plants and one that exists, while somebody else changes others. */
-  async function importTwo(
-    result,
-    { scopes = null, act = withResponse({ ...NONE, ...result }) } = {},
-  ) {
-    update({ scopes });
-    const taken = { line: 3, error: 1004, message: "`id` is taken" };
-    const paths = [];
+  const importTwo = async (fields, result = { stored: 1, replaced: 1 }) => {
+    let set;
     answerFile((request) => {
-      paths.push(request.path);
-      if (request.path.endsWith("dry-run=true"))
-        withResponse({ ...NONE, refused: 1, errors: [taken] })(request);
-      else act(request);
+      set = request.headers["Change-Set"];
+      const named = fields ?? { "Change-Set": set };
+      withResponse({ ...NONE, ...result }, 200, "", named)(request);
     });
-    const feed = [
-      { change: "created", plant: { id: 1, name: "Abies" } },
-      { change: "replaced", plant: { ...NEW, id: 2 } },
-      { change: "replaced", plant: { id: 3, name: "Theirs" } },
-      { change: "created", plant: { id: 4, name: "Picea" } },
-      { change: "replaced", plant: { id: 4, name: "Theirs, since" } },
-    ];
-    globalThis.fetch = async (path) => {
-      paths.push(path);
-      if (path === "plants/2") return respondPlants(OLD);
-      if (path.startsWith("changes?after=now")) return respond([], 200, { "Changes-After": "7" });
-      if (path.startsWith("changes?after=7")) return respond(feed, 200, { "Changes-After": "10" });
-      return respond([]);
-    };
-    await start("id,name\n1,Abies\n2,New\n3,Theirs\n4,Picea\n", { ...NONE, ...result }, true);
-    return paths;
-  }
+    await start("id,name\n1,Abies\n2,New\n", result, true);
+    await end();
+    return set;
+  };
 
   test("what it created is deleted, and what it replaced is as before", async () => {
-    await importTwo({ stored: 1, replaced: 1 });
-    assert.equal(await said(), "2 plants imported");
-    const { stored } = serve([{ id: "1", name: "Abies" }, NEW, { id: "3", name: "Theirs" }]);
-
-    await undoChange();
-
-    assert.deepEqual([...stored.values()], [OLD, { id: "3", name: "Theirs" }]);
-  });
-
-  test("also after it was stopped", async () => {
-    await importTwo({ stored: 1, replaced: 1 }, { act: stopImport });
-
-    assert.equal(await said(), "2 plants imported");
-    assert.match(state.importing.problem, /^Stopped/);
-  });
-
-  for (const result of [{ stored: 10_001 }, { stored: 1, replaced: 1, refused: 1000 }]) {
-    test(`but not of more plants than can be changed back: ${JSON.stringify(result)}`, async () => {
-      const paths = await importTwo(result);
-      await end();
-
-      assert.ok(!paths.some((path) => path.startsWith("changes")));
-    });
-  }
-
-  test("but not without the scopes that it needs", async () => {
-    const paths = await importTwo(
-      { stored: 1 },
-      { scopes: ["plants:create", "plants:read", "changes:read"] },
+    const set = await importTwo();
+    assert.equal(state.toast.text, "2 plants imported: my.plants.csv");
+    const requests = answer(
+      respond({ restored: 1, deleted: 1, recreated: 0, kept: 0, kept_ids: [] }),
     );
-    await end();
 
-    assert.ok(!paths.some((path) => path.startsWith("changes")));
+    await state.toast.action[1]();
+
+    assert.equal(requests[0].path, `undo?set=${set}`);
+    assert.equal(state.toast.text, "1 plant removed, 1 changed back");
+  });
+
+  test("but not without a scope that it needs", async () => {
+    update({ scopes: ["plants:create", "plants:read"] });
+    await importTwo();
+
+    assert.deepEqual([state.toast.action, state.sets], [undefined, []]);
+    update({ scopes: ["plants:update"] });
+    await importTwo(undefined, { stored: 0, replaced: 2 });
+    assert.equal(state.toast.action[0], "Undo");
+  });
+
+  test("but not if the service keeps no changes, which is said", async () => {
+    await importTwo({});
+
+    const { text, note, action } = state.toast;
+    assert.equal(text, "2 plants imported: my.plants.csv");
+    assert.deepEqual(
+      [note, action],
+      ["This cannot be undone: the service keeps no changes.", undefined],
+    );
+  });
+
+  test("and if it was stopped, the page says how many plants are stored", async () => {
+    answer(respond({ restored: 0, deleted: 4_000, recreated: 0, kept: 0, kept_ids: [] }));
+    answerFile(stopImport);
+
+    await start(`id,name\n${Array.from({ length: 9_900 }, (_, id) => `${id},A`).join("\n")}`);
+    await said();
+
+    assert.equal(state.importing.problem, `Stopped. ${SAFE}`);
+    assert.equal(state.toast.text, "Stopped: 4,000 of 9,900 plants imported: my.plants.csv");
+    assert.equal(state.toast.action[0], "Undo");
   });
 });
 
 describe("an import that fails says why, what is stored, and whether to try again", () => {
   const message = "It is refused";
-  const stored = "The rows up to 1,002 are stored, unless they were refused";
   const foreign = "The response is not from the Plant Store";
   const failures = [
     ["an invalid file", 400, { error: 1008, message }, message, false],
     ["a limit", 429, { error: 3005, message }, message, true],
-    ["an error of the service", 500, { error: 5000, message }, `${message}. ${MAYBE}`, true],
-    [
-      "an import that is cut off",
-      503,
-      { error: 5003, message, lines_stored_through: 1_001 },
-      `${message}. ${stored}; later rows may be stored, too. Importing the same file again is safe.`,
-      true,
-    ],
-    [
-      "an import of which it is not known what is stored",
-      503,
-      { error: 5003, message, lines_stored_through: 0 },
-      `${message}. ${MAYBE}`,
-      true,
-    ],
-    ["a proxy that limits bodies", 413, "<h1>Too large</h1>", `${foreign}: 413. ${MAYBE}`, true],
-    ["a proxy without a service", 502, "<h1>502</h1>", `${foreign}: 502. ${MAYBE}`, true],
-    ["another server", 200, "{}", `${foreign}: 200. ${MAYBE}`, true],
+    ["an error of the service", 500, { error: 5000, message }, `${message}. ${SAFE}`, true],
+    ["a proxy that limits bodies", 413, "<h1>Too large</h1>", `${foreign}: 413. ${SAFE}`, true],
+    ["a proxy without a service", 502, "<h1>502</h1>", `${foreign}: 502. ${SAFE}`, true],
+    ["another server", 200, "{}", `${foreign}: 200. ${SAFE}`, true],
   ];
 
   for (const [name, status, body, problem, canRetry] of failures) {
@@ -266,7 +237,7 @@ describe("an import that fails says why, what is stored, and whether to try agai
 test("an import whose connection breaks off may have stored rows", async () => {
   const ended = await importFile((request) => request.onerror());
 
-  assert.equal(ended.problem, `The connection to the service broke off. ${MAYBE}`);
+  assert.equal(ended.problem, `The connection to the service broke off. ${SAFE}`);
   assert.equal(ended.canRetry, true);
 });
 
@@ -326,7 +297,7 @@ test("an import that is stopped after its response does not change what the next
   const stopped = await end();
   const next = await importFile(withResponse({ ...NONE, stored: 1 }));
 
-  assert.equal(stopped.problem, `Stopped. ${MAYBE}`);
+  assert.equal(stopped.problem, `Stopped. ${SAFE}`);
   assert.equal(next.said, "Import finished: 1 stored.");
   assert.deepEqual([next.problem, next.refused], [undefined, undefined]);
 });

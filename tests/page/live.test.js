@@ -173,7 +173,7 @@ describe("a stream that ended is followed by another one, and the page is loaded
   }
 });
 
-describe("a page whose feed is refused asks once", () => {
+describe("a page whose feed is refused asks once, and knows if the service keeps no changes", () => {
   for (const [status, refusals] of [
     [400, 0],
     [401, 1],
@@ -183,11 +183,14 @@ describe("a page whose feed is refused asks once", () => {
     test(`${status}`, async () => {
       let many = 0;
       client.onrefusal = () => (many += 1);
-      streams = [respond({ error: 4001, message: "It keeps no changes" }, status)];
+      update({ keepsChanges: true });
+      const error = status === 404 ? 4001 : 2000;
+      streams = [respond({ error, message: "It keeps no changes" }, status)];
 
       await follow();
 
       assert.deepEqual([requests.length, many], [1, refusals]);
+      assert.equal(state.keepsChanges, status !== 404);
       assert.equal(state.problem, null);
     });
   }

@@ -13,7 +13,7 @@ export async function previewOf(content, isPasted = false, name = "my.plants.csv
   return preview;
 }
 
-/** Return the plan of a text, which updates plants that exist only if this is chosen. */
-export async function planOf(content, { replaces = false } = {}) {
-  return await makePlan({ ...(await previewOf(content)), replaces }, signal);
+/** Return the plan of a text, which updates plants and sends repeated ids only if this is chosen. */
+export async function planOf(content, { replaces = false, takesLast = false } = {}) {
+  return await makePlan({ ...(await previewOf(content)), replaces, takesLast }, signal);
 }

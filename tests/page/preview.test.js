@@ -104,6 +104,41 @@ describe("a row that would be stored wrongly is not sent", () => {
   }
 });
 
+describe("rows whose id other rows have with another plant name each other, and are not sent", () => {
+  const content = "id,name,tag\n7,A,\n8,B,\n7,C,\n8,B,\n9,D,\n7,A,\n9,D,x\n9\n";
+  const named = [
+    [1, "Row 7 has this id, too"],
+    [3, "Row 7 has this id, too"],
+    [5, "Row 8 has this id, too"],
+    [6, "Row 2 has this id, too"],
+    [7, "Row 6 has this id, too"],
+  ];
+  const nameless = [8, "The name is missing"];
+
+  for (const replaces of [false, true]) {
+    test(`with${replaces ? "" : "out"} updates`, async () => {
+      const { file, faults, isRepeating } = await planOf(content, { replaces });
+
+      assert.deepEqual([...faults], [...named, nameless]);
+      assert.equal(await file.text(), "id,name,tag\r\n8,B,\r\n8,B,\r\n");
+      assert.equal(isRepeating, true);
+    });
+  }
+
+  test("but the last one if this is chosen", async () => {
+    const { file, faults } = await planOf(content, { takesLast: true });
+
+    assert.deepEqual([...faults.keys()], [1, 3, 5, 8]);
+    assert.equal(await file.text(), "id,name,tag\r\n8,B,\r\n8,B,\r\n7,A,\r\n9,D,x\r\n");
+  });
+
+  test("a file without tags repeats an id only with another name", async () => {
+    const { faults, isRepeating } = await planOf("id,name,price\n7,A,1\n7,A,2\n,B\n,C\n");
+
+    assert.deepEqual([faults.size, isRepeating], [0, false]);
+  });
+});
+
 test("if the encoding is a guess, plants with other letters are shown first", async () => {
   const preview = await previewOf(`id,name\n${"1,Rosa\n".repeat(9)}2,Äpfel\n`);
   preview.table.isGuessed = true;
@@ -190,7 +225,9 @@ test("the preview says what the service would do, and stores nothing", async () 
 
   assert.match(text(), /1,204 new, 31 the same, 1,007 change, 3 refused/);
   assert.match(text(), /Not used: price/);
-  assert.match(text(), /This import cannot be undone here/);
+  assert.doesNotMatch(text(), /undone/);
+  update({ scopes: ["plants:create"] });
+  assert.match(text(), /cannot be undone: it lacks the scope plants:delete/);
   assert.deepEqual(
     requests.map(({ path }) => path),
     ["plants.csv?dry-run=true"],

@@ -50,14 +50,6 @@ test("refused rows have the columns of the file and a reason, and can be correct
   ]);
 });
 
-test("of an id that is in the file twice, the reason names the row that has it", async () => {
-  const plan = await planOf("id,name\n1,A\n2,B\n1,C\n");
-
-  const { rows } = readRefused(plan, { errors: [error(4, "`id` is taken", 1004)], refused: 1 });
-
-  assert.deepEqual(rows, [{ row: 4, message: "Row 2 has this id", cells: ["1", "C"] }]);
-});
-
 test("a row with too many cells can be imported when its last cells are empty", async () => {
   const plan = await planOf("id,name,tag\n1,Rosa, alba,Shrub\n");
   const list = listRefused(plan, readRefused(plan, { errors: [], refused: 0 }));

@@ -88,12 +88,16 @@ test("a file is sent with its headers, and its progress is reported", async () =
     request.upload.onprogress({ loaded: 8 });
     withResponse({ errors: [] })(request);
   });
-  const options = { headers: { "Content-Type": "text/csv" }, body, signal: neverStops() };
+  const headers = { "Content-Type": "text/csv" };
+  const onsent = (bytes, all) => sent.push([bytes, all]);
 
-  const request = await upload("plants.csv", options, (bytes) => sent.push(bytes));
+  const request = await upload("plants.csv", { headers, body, onsent });
 
   assert.deepEqual([request.method, request.path], ["POST", "plants.csv"]);
-  assert.deepEqual(request.headers, options.headers);
+  assert.deepEqual(request.headers, headers);
   assert.equal(request.body, body);
-  assert.deepEqual(sent, [3, 8]);
+  assert.deepEqual(sent, [
+    [3, 8],
+    [8, 8],
+  ]);
 });

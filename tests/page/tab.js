@@ -5,7 +5,6 @@
  * content of its components, as text.
  */
 
-import { createHash } from "node:crypto";
 import { register } from "node:module";
 
 /** The libraries, which the service serves beside the modules of the page. */
@@ -30,14 +29,15 @@ globalThis.document = Object.assign(new EventTarget(), {
 globalThis.location = { pathname: "/", search: "", hash: "" };
 /** Whether the window is wide: then the list of tags is shown. */
 export const wide = { matches: false, onchange: () => {} };
-const kept = new Map();
+const makeStorage = (kept = new Map()) => ({
+  getItem: (key) => kept.get(key) ?? null,
+  setItem: (key, text) => kept.set(key, text),
+  removeItem: (key) => kept.delete(key),
+});
 globalThis.window = {
   matchMedia: () => wide,
-  sessionStorage: {
-    getItem: (key) => kept.get(key) ?? null,
-    setItem: (key, text) => kept.set(key, text),
-    removeItem: (key) => kept.delete(key),
-  },
+  localStorage: makeStorage(),
+  sessionStorage: makeStorage(),
 };
 
 /** The addresses of the tab, the last one is shown. */
@@ -97,45 +97,111 @@ export function answer(...answers) {
   return requests;
 }
 
+/** Read JSON as the page does: ids are text. @param {string} text */
+function parse(text) {
+  return JSON.parse(text, (key, value, { source }) => (key === "id" ? source : value));
+}
+
 /**
- * Store plants, and answer all requests for single plants as the service does.
+ * Store plants, and answer all requests for their changes as the service does.
  *
  * @param {{id: string, name: string, tag?: string}[]} plants
- * @param {(method: string, id: string) => ?Response} [interfere] is called before each request, and
- *   may change the plants or return another answer
+ * @param {(change: string, id?: string) => ?Response} [interfere] is called before each request, and
+ *   each line of a list of changes; it may change the plants, or return another answer
  */
 export function serve(plants, interfere = () => null) {
   const stored = new Map(plants.map((plant) => [plant.id, plant]));
   const requests = [];
-  const tagOf = ({ name, tag }) => {
-    const hash = createHash("sha256").update(tag === undefined ? name : `${name}\0${tag}`);
-    return `"${hash.digest("hex").slice(0, 32)}"`;
-  };
-  globalThis.fetch = async (path, { method = "GET", headers, body }) => {
-    const record = body && JSON.parse(body.replace(/"id":(-?\d+)/, '"id":"$1"'));
-    const id = record?.id ?? path.split("/")[1]?.split("?")[0];
-    if (!path.startsWith("plants") || id === undefined) return respond([]);
-    requests.push(`${method} ${id}`);
-    const other = interfere(method, id);
-    if (other) return other;
-    const present = stored.get(id);
-    if (method === "POST") {
-      if (present) return respond({ error: 1004, message: "`id` is taken" }, 400);
-      stored.set(id, record);
-      return respond("");
-    }
-    if (!present && method !== "GET") return respond({ error: 3011, message: "It is gone" }, 412);
-    if (!present)
-      return respond({ error: 1005, message: `No plant is stored under the id ${id}` }, 404);
-    const etag = tagOf(present);
-    if (method === "GET") return respondPlants(present, { ETag: etag });
-    if (headers.get("If-Match") !== etag)
-      return respond({ error: 3011, message: "It changed" }, 412);
-    if (method === "PUT") stored.set(id, { id, ...record });
+  const sets = new Map();
+  const service = { stored, requests, sets, keepsChanges: true, shown: 1000 };
+  const isSame = (one, other) => one?.name === other?.name && one?.tag === other?.tag;
+  const put = (id, plant, set) => {
+    const { changes } = sets.get(set) ?? { changes: new Map() };
+    if (!changes.has(id)) changes.set(id, { before: stored.get(id) ?? null });
+    changes.get(id).after = plant;
+    if (service.keepsChanges) sets.set(set, { changes });
+    if (plant) stored.set(id, { id, ...plant });
     else stored.delete(id);
-    return respond("");
   };
-  return { stored, requests };
+  const fieldsOf = (set) => (sets.has(set) ? { "Change-Set": set } : {});
+
+  /** Make a list of changes, until its client leaves. */
+  function change(text, set, request) {
+    const counts = { stored: 0, already_stored: 0, replaced: 0, deleted: 0, refused: 0 };
+    const errors = [];
+    for (const [at, line] of text.trim().split("\n").entries()) {
+      const { id, before, after } = parse(line);
+      const other = interfere("CHANGE", id);
+      if (other || request.isAborted) return { answer: other };
+      const present = stored.get(id) ?? null;
+      const error = { line: at + 1, error: 3011, message: "`before` is not what is stored" };
+      if (service.refuse?.(id)) errors.push({ line: at + 1, ...service.refuse(id) });
+      else if (isSame(present, after)) counts.already_stored += 1;
+      else if (!isSame(present, before)) {
+        const isShown = errors.filter(({ plant }) => plant !== undefined).length < service.shown;
+        errors.push(isShown ? { ...error, plant: present } : error);
+      } else {
+        counts[after ? (before ? "replaced" : "stored") : "deleted"] += 1;
+        put(id, after, set);
+      }
+    }
+    return { ...counts, refused: errors.length, errors: errors.slice(0, service.listed ?? 1000) };
+  }
+
+  /** Undo a set, or count what this would do. */
+  function undo(name, isDry) {
+    const set = sets.get(name);
+    if (!service.keepsChanges) return respond({ error: 3006, message: "It keeps none" }, 400);
+    if (!set) return respond({ error: 4003, message: "No change set has this name" }, 404);
+    const counts = { restored: 0, deleted: 0, recreated: 0, kept: 0, kept_ids: [] };
+    for (const [id, { before, after }] of set.changes) {
+      const present = stored.get(id) ?? null;
+      if (!isSame(present, after) && !isSame(present, before)) counts.kept += 1;
+      else {
+        counts[before ? (after ? "restored" : "recreated") : "deleted"] += 1;
+        if (!isDry && before) stored.set(id, before);
+        else if (!isDry) stored.delete(id);
+      }
+    }
+    return respond(counts);
+  }
+
+  globalThis.fetch = async (path, { method = "GET", headers, body, signal }) => {
+    const [, id = ""] = /^plants\/(-?\d+)$/.exec(path) ?? [];
+    const isChange = path === "plants" && method === "POST";
+    const query = new URLSearchParams(path.replace(/^undo/, ""));
+    if (!id && !isChange && !path.startsWith("undo")) return respond([]);
+    requests.push(isChange ? "POST plants" : id ? `GET ${id}` : path.replace(/set=\w+/, "set"));
+    const other = await interfere(requests.at(-1), id);
+    signal?.throwIfAborted();
+    if (other) return other;
+    if (path.startsWith("undo")) return undo(query.get("set"), query.has("dry-run"));
+    if (id)
+      return stored.has(id) ? respondPlants(stored.get(id)) : respond({ message: "None" }, 404);
+    const { id: own, ...plant } = parse(body);
+    const set = headers.get("Change-Set");
+    if (stored.has(own)) return respond({ error: 1004, message: "`id` is taken" }, 400);
+    put(own, plant, set);
+    return respond("", 200, fieldsOf(set));
+  };
+  answerFile(async (request) => {
+    requests.push(`POST ${request.path}`);
+    const set = request.headers["Change-Set"];
+    const other = await interfere(requests.at(-1));
+    const { answer: broken, ...result } = other
+      ? { answer: other }
+      : change(await request.body.text(), set, request);
+    if (request.isAborted) return;
+    if (broken) withResponse(await broken.text(), broken.status)(request);
+    else
+      withResponse(
+        JSON.stringify(result).replace(/"id":"(-?\d+)"/g, '"id":$1'),
+        200,
+        "",
+        fieldsOf(set),
+      )(request);
+  });
+  return service;
 }
 
 /**
@@ -158,16 +224,18 @@ export function answerFile(act) {
       act(this);
     }
     abort() {
+      this.isAborted = true;
       this.onabort();
     }
   };
 }
 
 /** Return an `act` of `answerFile` that responds. @param {unknown} value @param {number} [status] */
-export function withResponse(value, status = 200, statusText = "") {
+export function withResponse(value, status = 200, statusText = "", fields = {}) {
   const responseText = typeof value === "string" ? value : JSON.stringify(value);
+  const getResponseHeader = (name) => fields[name] ?? null;
   return (request) => {
-    Object.assign(request, { status, statusText, responseText });
+    Object.assign(request, { status, statusText, responseText, getResponseHeader });
     request.onload();
   };
 }

@@ -33,7 +33,7 @@ SHUT_STORAGE = (
 
 # A browser logs each response with status 400 or above, even if the page handles it.
 _REFUSAL = re.compile(r"Failed to load resource: the server responded with a status of [45]\d\d")
-_OPERATION = re.compile(r"/(plants([./].*)?|tags|ids|changes|token|readyz|metrics)")
+_OPERATION = re.compile(r"/(plants([./].*)?|tags|ids|changes|undo|token|readyz|metrics)")
 
 
 @contextmanager

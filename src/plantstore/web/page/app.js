@@ -1,17 +1,18 @@
 /** The page: sign in with a token, and manage plants. */
 
+import { entitle } from "./address.js";
 import { Catalogue } from "./catalogue.js";
-import { keepJob } from "./changes.js";
 import { KEEPS_IDS } from "./client.js";
 import { followHistory, isTyped, QuestionView } from "./dialogs.js";
 import { focus, Toast } from "./elements.js";
 import { html } from "./html.js";
 import { isImporting, watchFiles } from "./importing.js";
-import { entitle, followAddress, go, loadIfMissing } from "./listing.js";
+import { followAddress, go, loadIfMissing } from "./listing.js";
 import { openLinkedPlant, openPlant } from "./plant.js";
 import { render } from "./preact.mjs";
 import { Health, watchHealth } from "./service.js";
 import { Enter, SignIn, SignOut, start } from "./session.js";
+import { isRunning, keepRunning } from "./sets.js";
 import { onUpdate, state } from "./state.js";
 
 const ICON = new URL("icon.svg", import.meta.url).href;
@@ -91,9 +92,9 @@ window.onpopstate = () => {
 };
 // The browser asks before what is typed, is sent, or is being changed is lost.
 window.onbeforeunload = (event) => {
-  if (state.isSignedIn && (state.job || isTyped() || isImporting())) event.preventDefault();
+  if (state.isSignedIn && (isRunning() || isTyped() || isImporting())) event.preventDefault();
 };
-window.onpagehide = keepJob;
+window.onpagehide = keepRunning;
 window.onpageshow = ({ persisted }) => {
   // The back button would restore a page with plants after the sign-out.
   if (persisted) location.reload();

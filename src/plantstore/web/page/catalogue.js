@@ -1,29 +1,17 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
+import { addressOf, describe, LISTED, SEARCHED, select, split } from "./address.js";
 import { countPlants, number, PlantText, say } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
 import { ImportButtons, Importing } from "./importing.js";
-import {
-  addressOf,
-  describe,
-  findPosition,
-  isByName,
-  LISTED,
-  SEARCHED,
-  SELECTED_MAX,
-  search,
-  select,
-  selectFound,
-  split,
-  type,
-} from "./listing.js";
+import { findPosition, isByName, search, selectFound, type } from "./listing.js";
 import { addPlants } from "./plant.js";
+import { UndoButton } from "./sets.js";
 import { deletePlants, renameTag, tagPlants } from "./several.js";
 import { may, state, update } from "./state.js";
 import { Table } from "./table.js";
 import { TagList, TagsButton } from "./tags.js";
-import { UndoButton } from "./undoing.js";
 
 /** With how many letters of a text, at most, the names begin that are offered if it is not found. */
 const BEGINNING = 3;
@@ -126,26 +114,22 @@ function Selected() {
   if (!listing || plants.length === 0) return null;
   const shown = listing.plants.filter(({ id }) => selected.has(id)).length;
   const elsewhere = plants.length - shown;
-  const many = Math.min(listing.total, SELECTED_MAX);
   const isMore =
     shown > 0 &&
     shown === listing.plants.length &&
     listing.links.size > 0 &&
     state.selectedAll !== describe(state.shownQuery);
-  const found =
-    many < listing.total || !listing.isExact ? `the first ${number(many)}` : `all ${number(many)}`;
+  const found = listing.isExact ? number(listing.total) : "";
   return html`
     <div id="selected" class="tools" role="group" aria-label="Selected plants">
       <span>
         ${number(plants.length)} selected${elsewhere > 0 && `, ${number(elsewhere)} not shown`}
       </span>
-      ${isMore && html`<button type="button" onclick=${selectFound}>Select ${found}</button>`}
-      <button type="button" data-needs="plants:update" disabled=${state.job !== null}
-        onclick=${() => tagPlants(plants)}>
+      ${isMore && html`<button type="button" onclick=${selectFound}>Select all ${found}</button>`}
+      <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
         Set tag
       </button>
-      <button type="button" data-needs="plants:delete" disabled=${state.job !== null}
-        onclick=${() => deletePlants(plants)}>
+      <button type="button" data-needs="plants:delete" onclick=${() => deletePlants(plants)}>
         Delete
       </button>
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>
@@ -157,8 +141,7 @@ function Rename() {
   const tag = state.shownQuery.get("tag");
   if (tag === null || !state.listing?.total || state.selected.size > 0) return null;
   return html`
-    <button id="rename" type="button" data-needs="plants:update" disabled=${state.job !== null}
-      onclick=${() => renameTag(tag)}>
+    <button id="rename" type="button" data-needs="plants:update" onclick=${() => renameTag(tag)}>
       Rename tag
     </button>
   `;

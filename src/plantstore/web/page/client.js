@@ -14,8 +14,15 @@
  *   with several lines, `line` is the first one
  * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
  *   errors: RowError[], warnings?: string[]}} ImportResult of which `errors` has only the first
- * @typedef {{change: string, plant: Plant}} Change `created`, `replaced` or `deleted`, and the plant
- *   afterwards; one that is deleted has only its id
+ * @typedef {{before: ?Plant, after: ?Plant}} Change a plant as it was seen, and as it shall be; null
+ *   if it does not exist
+ * @typedef {{stored: number, replaced: number, deleted: number, refused: number,
+ *   errors: (RowError & {plant?: ?Plant})[]}} ChangesResult of which `errors` has only the first,
+ *   and the plants that are stored, up to a size
+ * @typedef {{restored: number, deleted: number, recreated: number, kept: number}} UndoCounts
+ * @typedef {{signal?: AbortSignal, set?: string,
+ *   onsent?: (bytes: number, all: number) => void}} Sending
+ *   the name of the change set, and what is called with the number of bytes sent so far
  * @typedef {{headers?: Record<string, string>, body?: string, signal?: AbortSignal,
  *   kind?: "text"|"blob"}} Options
  */
@@ -40,22 +47,6 @@ const SILENT_SECONDS = 40;
 
 /** The bytes of the comments that the service sends: a colon and a line feed. */
 const COMMENT = [58, 10];
-
-/**
- * Return the entity tag that the service gives a plant (`If-Match`), or "" if this browser cannot
- * compute it: on an address without TLS, it has no hashes.
- *
- * @param {Plant} plant
- */
-export async function computeTag({ name, tag }) {
-  if (!globalThis.crypto?.subtle) return "";
-  const text = tag === undefined ? name : `${name}\0${tag}`;
-  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  const digits = Array.from(new Uint8Array(hash, 0, 16), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  );
-  return `"${digits.join("")}"`;
-}
 
 class Client {
   /** The bearer token; null if there is none, and plants are public. */
@@ -115,41 +106,59 @@ class Client {
     return parse(answer, body, (value) => typeof value?.first === "string");
   }
 
-  /** @param {Plant} plant */
-  async create({ id, name, tag }) {
+  /**
+   * @param {Plant} plant @param {string} set the name of the change set
+   * @returns {Promise<boolean>} whether the set can be undone
+   */
+  async create({ id, name, tag }, set) {
     // An id that is not a number is sent as a string, and the service refuses it.
     const number = NUMBER.test(id) ? id : JSON.stringify(id);
-    const members = JSON.stringify({ name, tag }).slice(1);
-    await this.#send("POST", "plants", { body: `{"id":${number},${members}` });
+    const body = `{"id":${number},${JSON.stringify({ name, tag }).slice(1)}`;
+    const options = { body, headers: { "Change-Set": set } };
+    const { answer } = await this.#send("POST", "plants", options);
+    return answer.headers.has("Change-Set");
   }
 
-  /** @param {Plant} plant @param {string} etag of the plant that is replaced; else 412 */
-  async replace({ id, name, tag }, etag) {
-    const body = JSON.stringify({ name, tag });
-    await this.#send("PUT", `plants/${id}`, { body, headers: { "If-Match": etag } });
-  }
-
-  /** @param {string} id @param {string} etag of the plant that is deleted; else 412 */
-  async delete(id, etag) {
-    await this.#send("DELETE", `plants/${id}`, { headers: { "If-Match": etag } });
+  /**
+   * Make changes, each if its plant still is as it was seen, in one request.
+   *
+   * @param {Change[]} changes @param {Sending} options
+   * @returns {Promise<{result: ChangesResult, isRecorded: boolean}>}
+   */
+  async change(changes, options) {
+    const bare = (/** @type {?Plant} */ plant) => plant && { name: plant.name, tag: plant.tag };
+    const lines = changes.map(({ before, after }) => {
+      const members = JSON.stringify({ before: bare(before), after: bare(after) });
+      return `{"id":${(before ?? after)?.id},${members.slice(1)}\n`;
+    });
+    return await this.#upload("changes", "application/x-ndjson", new Blob(lines), options);
   }
 
   /**
    * Store the plants of a CSV file, in one request. It takes as long as it takes.
    *
-   * @param {Blob} body
-   * @param {boolean} replaces whether a plant of the file replaces one that has its id
-   * @param {AbortSignal} signal
-   * @param {(bytes: number) => void} onsent is called with the number of bytes sent so far
-   * @param {boolean} isDry whether nothing is stored; the answer says what would be
-   * @returns {Promise<ImportResult>}
+   * @param {Blob} file
+   * @param {{replaces: boolean, isDry?: boolean} & Sending} options whether a plant of the file
+   *   replaces one that has its id, and whether nothing is stored; the answer says what would be
+   * @returns {Promise<{result: ImportResult, isRecorded: boolean}>} what became of the rows, and
+   *   whether the set can be undone
    */
-  async import(body, replaces, signal, onsent, isDry = false) {
+  async import(file, { replaces, isDry, ...options }) {
     const query = [replaces ? "on-conflict=replace" : [], isDry ? "dry-run=true" : []].flat();
     const path = `plants.csv${query.length > 0 ? "?" : ""}${query.join("&")}`;
-    const headers = { ...this.#authorization, "Content-Type": "text/csv" };
-    const answer = await upload(path, { headers, body, signal }, onsent);
-    return parse(answer, answer.responseText, (value) => Array.isArray(value?.errors));
+    return await this.#upload(path, "text/csv", file, options);
+  }
+
+  /**
+   * Undo a change set, or count what an undo would do; then the set gets no more changes.
+   *
+   * @param {string} set @param {{isDry?: boolean, signal?: AbortSignal}} [options]
+   * @returns {Promise<UndoCounts>}
+   */
+  async undo(set, { isDry, signal = new AbortController().signal } = {}) {
+    const path = `undo?set=${set}${isDry ? "&dry-run" : ""}`;
+    const { answer, body } = await this.#send("POST", path, { signal });
+    return parse(answer, body, (value) => typeof value?.kept === "number");
   }
 
   /**
@@ -160,17 +169,6 @@ class Client {
   async export(query, signal) {
     const path = query.size === 0 ? "plants.csv" : `plants.csv?${query}`;
     return (await this.#send("GET", path, { signal, kind: "blob" })).body;
-  }
-
-  /**
-   * Return the first changes after a number, and the number of the last.
-   *
-   * @param {string} after or `now` @param {AbortSignal} [signal]
-   */
-  async readChanges(after, signal) {
-    const path = `changes?after=${after}&limit=1000`;
-    const { headers, value } = await this.#read(path, Array.isArray, { signal });
-    return { changes: /** @type {Change[]} */ (value), end: headers.get("Changes-After") ?? "" };
   }
 
   /**
@@ -211,8 +209,24 @@ class Client {
     if (body && !all.has("Content-Type")) all.set("Content-Type", "application/json");
     const seconds = method === "GET" ? READ_SECONDS : CHANGE_SECONDS;
     const timeout = AbortSignal.timeout(seconds * 1000);
+    const options = { method, headers: all, body, signal: signal ?? timeout };
+    return await this.#report(send(path, options, kind));
+  }
+
+  /** @param {string} path @param {string} kind @param {Blob} body @param {Sending} options */
+  async #upload(path, kind, body, { signal, set, onsent }) {
+    /** @type {Record<string, string>} */
+    const headers = { ...this.#authorization, "Content-Type": kind };
+    if (set) headers["Change-Set"] = set;
+    const answer = await this.#report(upload(path, { headers, body, signal, onsent }));
+    const result = parse(answer, answer.responseText, (value) => Array.isArray(value?.errors));
+    return { result, isRecorded: answer.getResponseHeader("Change-Set") !== null };
+  }
+
+  /** Call the listeners if a request fails. @template T @param {Promise<T>} request */
+  async #report(request) {
     try {
-      return await send(path, { method, headers: all, body, signal: signal ?? timeout }, kind);
+      return await request;
     } catch (error) {
       if (error instanceof ApiError && hasStatus(error, 401)) this.onrefusal(error);
       if (error instanceof ApiError && error.isOutage) this.onoutage(error);

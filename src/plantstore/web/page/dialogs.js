@@ -5,14 +5,15 @@
  *   Promise<string|void>} Act is called with what was typed into the fields, by their names. The
  *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
- *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string}} Dialog
+ *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string,
+ *   stop?: () => void}} Dialog has `stop` while what it does can be stopped
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
  * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
  *   a plant; null if there is no plant, undefined if the plant lacks the field
  */
 
-import { focus, PlantText, Progress, stop } from "./elements.js";
+import { focus, PlantText } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { ApiError } from "./requests.js";
@@ -78,11 +79,10 @@ function close(dialog) {
   if (isAddressed()) leaveAddress();
 }
 
-/** Close the dialog that is open, or stop its changes, after a question if text would be lost. */
+/** Close the dialog that is open, or stop what it does, after a question if text would be lost. */
 async function leave() {
   const dialog = /** @type {Dialog} */ (state.dialog);
-  const { job } = state;
-  if (dialog.isBusy && job && !job.isStopped) stop(job);
+  if (dialog.stop) dialog.stop();
   else if (!isTyped() || (await ask(DISCARD)) === "yes") close(dialog);
 }
 
@@ -94,8 +94,9 @@ export async function followHistory() {
   if (state.dialog === dialog) history.forward();
 }
 
-/** Whether something was typed or chosen in the dialog that is open, which nobody wants to lose. */
+/** Whether nobody wants to lose what was typed or chosen in the dialog that is open, or what it does. */
 export function isTyped() {
+  if (state.dialog?.stop) return true;
   if (state.dialog?.isDisposable) return false;
   return state.dialog?.isTouched || Object.keys(readTyped()).length > 0;
 }
@@ -116,7 +117,7 @@ async function attempt(dialog, button) {
     Object.assign(dialog, changes);
     update();
   };
-  const wait = () => state.job || change({ said: "Waiting for the service…" });
+  const wait = () => dialog.said || change({ said: "Waiting for the service…" });
   const timer = setTimeout(wait, WAIT_SECONDS * 1000);
   change({ isBusy: true, error: null, said: "" });
   let said = "";
@@ -144,8 +145,7 @@ async function attempt(dialog, button) {
  */
 export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, ...attributes }) {
   const dialog = /** @type {Dialog} */ (state.dialog);
-  const { title, error, isBusy = false, said } = dialog;
-  const { job } = state;
+  const { title, error, isBusy = false, said, stop } = dialog;
   const isOfField = error && fields.includes(error.member);
   const submit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
@@ -166,15 +166,14 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
         <h2 id="${id}-title">${title}</h2>
         ${children}
         <p class="error" role="alert">${isOfField ? "" : error?.message}</p>
-        <p class="hint" role="status">${job?.isStopped ? "Stopping…" : said}</p>
-        ${job && html`<p class="progress"><${Progress} job=${job} /></p>`}
+        <p class="hint" role="status">${said}</p>
         <menu>
           <li>
             <button type="button" autofocus=${fields.length === 0} onclick=${leave}>
-              ${job && !job.isStopped ? "Stop" : cancel}
+              ${stop ? "Stop" : cancel}
             </button>
           </li>
-          ${!job && buttons.map(makeButton)}
+          ${!stop && buttons.map(makeButton)}
         </menu>
       </form>
     <//>
@@ -200,7 +199,7 @@ export function Field({ id, name, label, value = "", hint = "", grows = false, .
   `;
 }
 
-/** A choice of one option, at first of the first one. @param {{name: string, options: string[][]}} props */
+/** A choice of one option, at first of the first one. @param {{name: string, options: any[][]}} props */
 export function Choice({ name, options }) {
   return options.map(
     ([value, label], index) => html`

@@ -1,6 +1,5 @@
 /** Small elements of the page, texts, and the focus. */
 
-import { describeJob, undoChange } from "./changes.js";
 import { html } from "./html.js";
 import { state, update } from "./state.js";
 
@@ -14,48 +13,19 @@ export function PlantText({ text, missing = "" }) {
   return html`<bdi class=${text ? undefined : "empty"}>${shown}</bdi>`;
 }
 
-/**
- * The feedback at the edge of the window, with the plant that it is about, and a button that undoes
- * what was done; or how far an undo is.
- */
+/** The feedback at the edge of the window, with the plant that it is about, and what can be done then. */
 export function Toast() {
-  const { job, dialog } = state;
-  if (job && !dialog) {
-    return html`
-      <div id="toast" role="status">
-        <span id="said">${describeJob(job).text}</span> <${Progress} job=${job} />
-        <button type="button" onclick=${() => stop(job)}>Stop</button>
-      </div>
-    `;
-  }
-  const { text, plant, isGone, isOffer } = state.toast;
-  const label = state.undos.at(-1)?.done ? "Continue" : "Undo";
+  const { text, plant, isGone, note, action } = state.toast;
   const name = plant && html`${plant.id} <bdi>${plant.name}</bdi>`;
   const link = plant && (isGone ? name : html`<a href="#/plants/${plant.id}">${name}</a>`);
   return html`
     <div id="toast" role="status">
-      <span id="said">${text}${link && html`${" "}${link}`}</span>
-      ${isOffer && html`<button type="button" onclick=${() => undoChange()}>${label}</button>`}
+      <span id="said">${text}${link && html`${" "}${link}`}${note && html`<br />${note}`}</span>
+      ${action && html`<button type="button" onclick=${action[1]}>${action[0]}</button>`}
       <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
         onclick=${() => say("")}>×</button>
     </div>
   `;
-}
-
-/** How far a job is. Screen readers read it on request. @param {{job: import("./changes.js").Job}} props */
-export function Progress({ job }) {
-  const { total, done, made } = job;
-  const { text, progress } = describeJob(job);
-  return html`
-    <progress aria-label=${text} max=${total} value=${done + made.length} />
-    <span class="count">${progress}</span>
-  `;
-}
-
-/** Begin no further change of a job. @param {import("./changes.js").Job} job */
-export function stop(job) {
-  job.isStopped = true;
-  update();
 }
 
 /** Show a text until the next one comes. @param {string} text @param {Partial<typeof state.toast>} [more] */
@@ -71,6 +41,15 @@ export function countPlants(many, isExact = true) {
 /** @param {number} many */
 export function number(many) {
   return many.toLocaleString("en");
+}
+
+/** Say how much of a request is sent, or that the service stores it. @param {number} sent @param {number} size */
+export function describeSent(sent, size) {
+  if (sent >= size) return "Everything is sent. The service is storing the plants…";
+  const [unit, name] = size < 1e6 ? [1e3, "kB"] : [1e6, "MB"];
+  const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+  const [part, all] = [sent, size].map((each) => (each / unit).toLocaleString("en", digits));
+  return `${part} of ${all} ${name} sent`;
 }
 
 /** @param {string} selector of the element that gets the focus */

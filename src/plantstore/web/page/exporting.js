@@ -1,8 +1,9 @@
 /** The export on the page: the selected plants, or those of the list, are saved as a CSV file. */
 
+import { entitle, LISTED, select } from "./address.js";
 import { client } from "./client.js";
 import { say } from "./elements.js";
-import { entitle, LISTED, listSelected, select } from "./listing.js";
+import { listSelected } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 

@@ -1,9 +1,8 @@
 /**
  * The import on the page: files are taken, and after their preview one request sends the plants, whose
- * progress and result are shown. An import of some plants can be undone by what the feed says.
+ * progress and result are shown.
  *
  * @typedef {import("./plan.js").Plan} Plan
- * @typedef {import("./client.js").Plant} Plant
  * @typedef {{plan?: Plan, file?: File, sent?: number, said?: string, problem?: string,
  *   canRetry?: boolean, refused?: import("./refused.js").Refused, numbered?: string,
  *   files?: SavedFile[]}} Import has the file and the number of its bytes that are sent while it
@@ -11,31 +10,20 @@
  * @typedef {{label: string, name: string, url: string}} SavedFile
  */
 
-import { forEach, offerUndo } from "./changes.js";
 import { client } from "./client.js";
-import { countPlants, focus, number, say } from "./elements.js";
+import { describeSent, focus, number, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { listRefused, RefusedRows, readRefused } from "./refused.js";
-import { ApiError, hasStatus, ID_TAKEN, messageOf, NOT_FOUND } from "./requests.js";
+import { ApiError } from "./requests.js";
+import { attempt, findScope, finish, makeAction } from "./sets.js";
 import { may, state, update } from "./state.js";
 
-const STORING = "Everything is sent. The service is storing the plants…";
-const MAYBE = "Rows that were sent may be stored.";
 const SAFE = "Importing the same file again is safe.";
 const ONE = "Import one file at a time";
 
 /** How many ids the service gives at once. */
 const IDS_MAX = 1000;
-
-/** Of how many plants an import can be undone: each is a request. */
-const UNDO_MAX = 10_000;
-
-/** How many refused rows the service lists. Plants that change are found as rows that are refused. */
-const LISTED_MAX = 1000;
-
-/** How many pages of changes are searched for those of an import. */
-const PAGES_MAX = 20;
 
 /** Stops the import that runs. @type {?AbortController} */
 let running = null;
@@ -72,7 +60,7 @@ export function watchFiles() {
 function take(files) {
   const [file, other] = files ?? []; // The list is empty soon.
   if (other) say(ONE);
-  else if (file) show(({ openPreview }) => openPreview(file));
+  else if (file) show(({ openPreview }) => openPreview(file, startImport));
 }
 
 /** @param {(module: typeof import("./preview.js")) => void} act */
@@ -119,9 +107,23 @@ async function send(plan, signal) {
       tell({ plan, file: plan.file, numbered });
       save("Save the file with its ids", plan.own);
     }
-    plan.restorable ??= await prepareUndo(plan, signal);
-    const result = await client.import(plan.file, plan.replaces, signal, (sent) => tell({ sent }));
-    signal.throwIfAborted();
+    const { file, replaces } = plan;
+    plan.action ??= makeAction(
+      `imported: ${file.name}`,
+      plan.ids.length,
+      findScope(plan.result),
+      true,
+    );
+    const { action } = plan;
+    const onsent = (/** @type {number} */ sent) => tell({ sent });
+    const store = async () => {
+      const answer = await client.import(file, { replaces, signal, onsent, set: action.set });
+      signal.throwIfAborted();
+      return answer;
+    };
+    const { result, isRecorded } = await attempt(action, store, signal);
+    const many = result.stored + result.replaced;
+    finish(action, many, { isRecorded, isChanged: many > 0 });
     const refused = readRefused(plan, result);
     if (refused) {
       const { write } = await import("./csv.js");
@@ -130,11 +132,9 @@ async function send(plan, signal) {
     }
     return { said: describe(plan, result), refused };
   } catch (error) {
-    if (signal.aborted) return { problem: `Stopped. ${MAYBE} ${SAFE}`, canRetry: true };
+    if (signal.aborted) return { problem: `Stopped. ${SAFE}`, canRetry: true };
     if (!(error instanceof ApiError)) throw error;
-    return { problem: explain(error, plan), canRetry: error.status !== 400 };
-  } finally {
-    offerToUndo(plan);
+    return { problem: explain(error), canRetry: error.status !== 400 };
   }
 }
 
@@ -164,88 +164,6 @@ function* enumerate(ranges) {
   }
 }
 
-/** Whether an import of which a dry run says this is too large for an undo. @param {Plan} plan */
-export function isBeyondUndo({ result }) {
-  const { stored = 0, replaced = 0, refused = 0 } = result ?? {};
-  return stored + replaced > UNDO_MAX || (replaced > 0 && replaced + refused > LISTED_MAX);
-}
-
-/**
- * Return the ids of the plants that an import replaces, which a dry run without updates refuses, and
- * whether these are all.
- *
- * @param {Plan} plan @param {AbortSignal} signal
- */
-export async function findReplaced({ file, ids, lines }, signal) {
-  const { errors, refused } = await client.import(file, false, signal, () => {}, true);
-  const taken = errors.filter(({ error }) => error === ID_TAKEN);
-  const replaced = [...new Set(taken.map(({ line }) => ids[lines.indexOf(line)]))];
-  return { replaced, isWhole: refused <= errors.length };
-}
-
-/**
- * Return what an undo needs to know before the import: the number of the last change, and the plants
- * that the import replaces.
- *
- * @typedef {{after: string, old: Map<string, Plant>}} Restorable
- * @param {Plan} plan @param {AbortSignal} signal
- * @returns {Promise<?Restorable>} null if the import cannot be undone
- */
-async function prepareUndo(plan, signal) {
-  const { stored = 0, replaced = 0 } = plan.result ?? {};
-  const scopes = ["plants:read", "plants:delete", "changes:read"];
-  if (stored + replaced === 0 || isBeyondUndo(plan) || !scopes.every(may)) return null;
-  const old = new Map();
-  try {
-    if (replaced > 0) {
-      const found = await findReplaced(plan, signal);
-      if (!found.isWhole) return null;
-      await forEach(found.replaced, async (id) => {
-        signal.throwIfAborted();
-        const found = await client.read(id, signal).catch((error) => {
-          if (!hasStatus(error, NOT_FOUND)) throw error;
-        });
-        if (found) old.set(id, found.plant);
-      });
-    }
-    return { after: (await client.readChanges("now", signal)).end, old };
-  } catch (error) {
-    if (signal.aborted || !(error instanceof ApiError)) throw error;
-    return null; // The feed may be off.
-  }
-}
-
-/** Offer to undo what an import has changed, if the feed of changes says it. @param {Plan} plan */
-async function offerToUndo({ columns, ids, readSent, restorable }) {
-  if (!restorable) return;
-  const { after, old } = restorable;
-  const [now, created] = [new Map(), new Set()];
-  try {
-    for (let from = after, pages = 0; pages < PAGES_MAX; pages += 1) {
-      const { changes, end } = await client.readChanges(from);
-      for (const { change, plant } of changes) {
-        now.set(plant.id, plant);
-        if (change === "created") created.add(plant.id);
-      }
-      if (changes.length === 0) break;
-      from = end;
-    }
-  } catch (error) {
-    messageOf(error); // The service is away, or the user signed out.
-    return;
-  }
-  const changed = new Map();
-  for (const [at, id] of ids.entries()) {
-    const { name, tag } = readSent(at);
-    const plant = now.get(id);
-    const isImported = plant?.name === name && (columns.tag < 0 || plant.tag === tag);
-    if (isImported && (created.has(id) || old.has(id))) changed.set(id, plant);
-  }
-  const changes = [...changed].map(([id, before]) => ({ before, after: old.get(id) ?? null }));
-  if (changes.length > 0 && state.isSignedIn)
-    offerUndo(changes, `${countPlants(changes.length)} imported`);
-}
-
 /** Screen readers announce only changes of elements that exist, so these always do. */
 export function Importing() {
   const { plan, file, files = [], sent = -1, canRetry, refused, ...shown } = state.importing;
@@ -263,8 +181,8 @@ export function Importing() {
       <label for="progress" id="import-file">${file?.name}</label>
       <progress id="progress" key=${isSent} hidden=${!isRunning} max=${size}
         value=${isSent ? undefined : sent} />
-      <p id="import-sent" class="hint">${isRunning && !isSent && measure(sent, size)}</p>
-      <p id="import-said" role="status">${isSent ? STORING : shown.said}</p>
+      <p id="import-sent" class="hint">${isRunning && !isSent && describeSent(sent, size)}</p>
+      <p id="import-said" role="status">${isSent ? describeSent(sent, size) : shown.said}</p>
       <p id="import-ids" role="status">${shown.numbered}</p>
       <p id="import-error" class="error" role="alert">${shown.problem}</p>
       <div class="tools">
@@ -283,18 +201,10 @@ export function ImportButtons() {
     <label class="button">
       Import <input id="file" type="file" accept=".csv,.tsv,.txt,.xlsx,text/csv" onchange=${chooseFile} />
     </label>
-    <button id="paste-rows" type="button" onclick=${() => show(({ pasteRows }) => pasteRows())}>
+    <button id="paste-rows" type="button" onclick=${() => show(({ pasteRows }) => pasteRows(startImport))}>
       Paste rows
     </button>
   `;
-}
-
-/** @param {number} bytes @param {number} size */
-function measure(bytes, size) {
-  const [unit, name] = size < 1e6 ? [1e3, "kB"] : [1e6, "MB"];
-  const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
-  const [sent, all] = [bytes, size].map((each) => (each / unit).toLocaleString("en", digits));
-  return `${sent} of ${all} ${name} sent`;
 }
 
 /** @param {Plan} plan @param {import("./client.js").ImportResult} result */
@@ -307,13 +217,7 @@ function describe(plan, { stored, already_stored, replaced, refused }) {
   return `Import finished: ${parts.join(", ")}.`;
 }
 
-/** Say why an import failed, and what is stored. @param {ApiError} error @param {Plan} plan */
-function explain({ message, status, error, linesStoredThrough }, { lines, indexes }) {
-  if (linesStoredThrough) {
-    const last = lines.findLastIndex((line) => line <= linesStoredThrough);
-    const stored = `The rows up to ${number((indexes[last] ?? 0) + 1)} are stored, unless they were refused`;
-    return `${message}. ${stored}; later rows may be stored, too. ${SAFE}`;
-  }
-  const isUnknown = error === 0 || status === 500 || linesStoredThrough === 0;
-  return status === 400 || !isUnknown ? message : `${message}. ${MAYBE} ${SAFE}`;
+/** Say why an import failed, and whether rows may be stored. @param {ApiError} error */
+function explain({ message, isOutage, error }) {
+  return isOutage || error === 0 ? `${message}. ${SAFE}` : message;
 }

@@ -1,5 +1,15 @@
 /** The page of plants that is shown. The address has its position, and what is searched for. */
 
+import {
+  addressOf,
+  describe,
+  LISTED,
+  PARAMETERS,
+  parse,
+  select,
+  split,
+  TEXT_MAX,
+} from "./address.js";
 import { client } from "./client.js";
 import { say } from "./elements.js";
 import { ApiError, hasStatus, messageOf, TOO_MANY_REQUESTS } from "./requests.js";
@@ -10,25 +20,14 @@ import { findTags, refreshTags, suggestTags } from "./tags.js";
 
 const PLANTS_A_PAGE = 50;
 
-/** How many plants can be selected at once. The service lists so many at once. */
-export const SELECTED_MAX = 1000;
+/** How many plants the service lists at once. */
+const LISTED_MAX = 1000;
 
 /** The largest id. */
 const ID_MAX = 2n ** 63n - 1n;
 
 /** How long nothing must be typed before the search begins. */
 const TYPING_SECONDS = 0.12;
-
-/** The parameters of a search, of its list, and of a page of the list; `last` is known here only. */
-export const SEARCHED = ["q", "tag", "untagged"];
-export const LISTED = [...SEARCHED, "sort"];
-const PARAMETERS = [...LISTED, "from", "after", "before", "last"];
-
-/** How long a text may be that is searched, or from which the names begin. */
-export const TEXT_MAX = 100;
-
-/** The longest tag that is a link. */
-const LINKED_CHARACTERS_MAX = 1000;
 
 const ID = /^-?\d{1,19}$/;
 
@@ -223,14 +222,14 @@ export function findPosition() {
   return first > 0 && (last <= total || !isExact) ? { first, last } : null;
 }
 
-/** Select all plants of the list, of all its pages, and up to a maximum those selected before. */
+/** Select all plants of the list, of all its pages, beside those selected before. */
 export async function selectFound() {
   const { shownQuery } = state;
   try {
     const found = await findAll();
     if (describe(state.shownQuery) !== describe(shownQuery)) return; // It is another search now.
-    const all = [...found.map((plant) => [plant.id, plant]), ...state.selected];
-    const selected = new Map(/** @type {[string, any][]} */ (all).slice(0, SELECTED_MAX));
+    const selected = new Map(state.selected);
+    for (const plant of found) selected.set(plant.id, plant);
     update({ selected, selectedAll: describe(shownQuery) });
   } catch (error) {
     say(messageOf(error));
@@ -242,16 +241,16 @@ export async function selectFound() {
  *
  * @param {URLSearchParams} [search] otherwise those of the list, in its order
  */
-export async function findAll(search) {
+export async function findAll(search, max = Infinity) {
   const byId = search ? undefined : state.listing?.byId;
   const found = new Map(byId && [[byId.id, byId]]);
   let query = search ?? select(state.shownQuery, LISTED);
   for (;;) {
-    const { plants, links } = await client.list(query, SELECTED_MAX - found.size);
+    const { plants, links } = await client.list(query, Math.min(LISTED_MAX, max - found.size));
     for (const plant of plants) found.set(plant.id, plant);
     const next = links.get("next");
     // A proxy that ignores the query sends the same page again.
-    if (!next || next === `?${query}` || found.size >= SELECTED_MAX) return [...found.values()];
+    if (!next || next === `?${query}` || found.size >= max) return [...found.values()];
     query = new URLSearchParams(next);
   }
 }
@@ -310,23 +309,6 @@ export function search(/** @type {Event|undefined} */ event) {
 }
 
 /**
- * Return the address of the plants of a search, in the present order.
- *
- * @param {URLSearchParams | Record<string, string>} query
- */
-export function addressOf(query) {
-  const all = new URLSearchParams(query);
-  const sort = state.query.get("sort");
-  if (sort) all.set("sort", sort);
-  return `?${all}`;
-}
-
-/** Return the address of the plants of a tag, unless it is too long for the service. @param {string} tag */
-export function linkTo(tag) {
-  return tag.length <= LINKED_CHARACTERS_MAX ? addressOf({ tag }) : undefined;
-}
-
-/**
  * Go to another page of plants without reloading the document. The history has the position of the
  * page beside the one that is shown.
  *
@@ -347,44 +329,4 @@ function leavePage() {
   state.tagList.isOpen = false;
   update({ exportProblem: null, fresh: { id: "", name: "", isSought: true } });
   load();
-}
-
-/**
- * Return the words of names and the tag of a text. All that follows `tag:` is the tag. At the end,
- * `untagged:` stands for plants without a tag.
- *
- * @param {string} text that was typed: `alba`, `tag:Rosa` or `alba tag:Rosa`
- */
-export function split(text) {
-  const found = /^(.*?)(?:(?<!\S)(?:(untagged:)\s*|tag:(.*)))?$/is.exec(text);
-  const [, words = text, untagged, tag] = found ?? [];
-  return { q: words.trim(), tag: tag?.trim(), isUntagged: untagged !== undefined };
-}
-
-/** @param {string} text that was typed */
-function parse(text) {
-  const { q, tag, isUntagged } = split(text);
-  return new URLSearchParams({
-    ...(q && { q }),
-    ...(tag !== undefined && { tag }),
-    ...(isUntagged && { untagged: "true" }),
-  });
-}
-
-/** Return the text that stands for a query in the search box. @param {URLSearchParams} query */
-export function describe(query) {
-  const { q, tag } = Object.fromEntries(query);
-  const end = tag === undefined ? query.has("untagged") && "untagged:" : `tag:${tag}`;
-  return [q, end].filter(Boolean).join(" ");
-}
-
-/** Return what a list has, for a title: words of names, and a tag. @param {URLSearchParams} query */
-export function entitle(query) {
-  const tag = query.has("untagged") ? "Untagged" : query.get("tag");
-  return [query.get("q"), tag].filter(Boolean).join(", ");
-}
-
-/** Return the parameters with these keys. @param {URLSearchParams} query @param {string[]} keys */
-export function select(query, keys) {
-  return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
 }

@@ -6,9 +6,9 @@
 
 import { client } from "./client.js";
 import { refreshSoon } from "./listing.js";
-import { ApiError, hasStatus, TOO_MANY_REQUESTS } from "./requests.js";
+import { ApiError, FEED_OFF, hasStatus, TOO_MANY_REQUESTS } from "./requests.js";
 import { untilVisible } from "./service.js";
-import { may, state } from "./state.js";
+import { may, state, update } from "./state.js";
 import { refreshTags } from "./tags.js";
 
 /** How long to wait after a stream ended, or failed. */
@@ -63,6 +63,7 @@ function whileVisible(signal) {
 /** @param {unknown} error */
 function mayFollowAgain(error) {
   if (!(error instanceof ApiError)) throw error;
+  if (error.error === FEED_OFF) update({ keepsChanges: false });
   // A question for another token would interrupt whoever types into a dialog.
   if (hasStatus(error, 401) && !state.dialog) client.onrefusal(error);
   return error.isOutage || PASSING.includes(error.status);

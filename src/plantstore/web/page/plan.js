@@ -6,23 +6,25 @@
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet: number,
  *   table?: import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: Plan,
- *   names?: Map<string, string>, isRead: boolean, replaces: boolean,
+ *   names?: Map<string, string>, isRead: boolean, replaces: boolean, takesLast: boolean,
  *   refused?: import("./refused.js").Refused, run: AbortController}} Preview what the user chose, and
  *   what became of it; by their ids, the names that plants keep; `isRead` if the table is what was
- *   chosen, and `replaces` if plants that exist are updated
+ *   chosen, `replaces` if plants that exist are updated, and `takesLast` if the last row of an id is
+ *   sent
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
  *   readSent: (at: number) => Plant, unnumbered: number, faults: Map<number, string>,
- *   shown: string[][], result?: import("./client.js").ImportResult, changing?: Changing[],
- *   own?: File, giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>,
- *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
- *   rows the id, the index of the row that it comes from, the line on which it begins, and the
- *   plant; what is not sent, and why; what a dry run says; some plants that change; and if rows get
- *   ids, the user's file with them
+ *   isRepeating: boolean, shown: string[][], result?: import("./client.js").ImportResult,
+ *   changing?: Changing[], action?: import("./sets.js").Action,
+ *   own?: File, giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>}} Plan the
+ *   CSV that is sent; of each of its rows the id, the index of the row that it comes from, the line
+ *   on which it begins, and the plant; what is not sent, and why; whether rows have the same id; what
+ *   a dry run says; some plants that change; and if rows get ids, the user's file with them
  * @typedef {{old: Plant, plant: Plant}} Changing before and after
  */
 
 import { forEachRow, isEmpty, write } from "./csv.js";
+import { number } from "./elements.js";
 
 /** The usual names of the columns, in several languages. */
 const USUAL = {
@@ -75,7 +77,7 @@ export function suggest(preview) {
  * @returns {Promise<Plan>}
  */
 export async function makePlan(preview, signal, given) {
-  const { file, isHeaded, isPasted, replaces, names } = preview;
+  const { file, isHeaded, isPasted, replaces, takesLast, names } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
@@ -89,21 +91,32 @@ export async function makePlan(preview, signal, given) {
   const plan = {
     ...{ file, base, table, columns, header, replaces, shown: [] },
     ...{ ids: [], indexes: [], lines: [], unnumbered: 0, faults: new Map(table.faults) },
-    readSent: (at) => {
-      const [id, cells] = [plan.ids[at], table.rows[plan.indexes[at]]];
-      const name = names?.get(id) ?? cells[columns.name] ?? "";
-      return { id, name, tag: cells[columns.tag] || undefined };
-    },
+    isRepeating: false,
+    readSent: (at) => ({ ...readRow(table.rows[plan.indexes[at]]), id: plan.ids[at] }),
   };
+  const readRow = (/** @type {string[]} */ cells) => {
+    const id = cells[columns.id] ?? "";
+    const name = names?.get(id.trim()) ?? cells[columns.name] ?? "";
+    return { id, name, tag: cells[columns.tag] || undefined };
+  };
+  const check = (/** @type {string[]} */ cells, /** @type {number} */ index) =>
+    plan.faults.get(index) ?? findFault(cells, readRow(cells).name, preview, header);
+  const repeated = await findRepeated(table.rows, signal, (cells, index) =>
+    index === top || check(cells, index) ? undefined : readRow(cells),
+  );
+  plan.isRepeating = repeated.size > 0;
   /** @type {string[][]} */
   const others = [];
   let line = 2;
   const ids = given ?? enumerate();
   await forEachRow(table.rows, signal, (cells, index) => {
     if (index === top) return;
-    const { [columns.id]: own = "", [columns.tag]: tag = "" } = cells;
-    const name = names?.get(own.trim()) ?? cells[columns.name] ?? "";
-    const fault = plan.faults.get(index) ?? findFault(cells, name, preview, header);
+    const { id: own, name, tag = "" } = readRow(cells);
+    const { first = index, last = index } = repeated.get(own) ?? {};
+    const other = index === last ? first : last;
+    const isRepeated = other !== index && !(takesLast && index === last);
+    const repeat = isRepeated ? `Row ${number(other + 1)} has this id, too` : "";
+    const fault = check(cells, index) || repeat;
     if (fault) plan.faults.set(index, fault);
     const isNew = !fault && own.trim() === "";
     const id = isNew ? ids.next().value : own;
@@ -142,6 +155,30 @@ function findFault(cells, name, { table, columns, isHeaded, names }, { length: w
   if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
   if (name === "") return names ? "No plant has this id" : "The name is missing";
   return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
+}
+
+/**
+ * Return the first and the last row of each id with which rows have different plants.
+ *
+ * @param {string[][]} rows @param {AbortSignal} signal
+ * @param {(cells: string[], index: number) => Plant|undefined} read returns the plant of a row
+ */
+async function findRepeated(rows, signal, read) {
+  /** @type {Map<string, number>} */
+  const firsts = new Map();
+  /** @type {Map<string, {first: number, last: number}>} */
+  const repeated = new Map();
+  await forEachRow(rows, signal, (cells, index) => {
+    const plant = read(cells, index);
+    if (!plant || plant.id.trim() === "") return;
+    const { id, name, tag } = plant;
+    const first = firsts.get(id) ?? index;
+    const other = read(rows[first], first);
+    if (first === index) firsts.set(id, index);
+    else if (repeated.has(id) || name !== other?.name || tag !== other?.tag)
+      repeated.set(id, { first, last: index });
+  });
+  return repeated;
 }
 
 /**

@@ -1,12 +1,13 @@
 /** The dialog of one plant: add a plant, or look at one and change it. */
 
-import { make, makeJob, offerUndo } from "./changes.js";
+import { make } from "./changes.js";
 import { client } from "./client.js";
 import { ask, DISCARD, Field, Frame, isTyped, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { ApiError, ID_TAKEN, messageOf } from "./requests.js";
+import { attempt, finish, makeAction } from "./sets.js";
 import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
 import { SUGGESTING } from "./tags.js";
@@ -109,17 +110,20 @@ async function findNamesake(name, id) {
 /** Add one plant, or several, each with the tag of the one before, or of the list. */
 export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   let many = 0;
+  let action = makeAction("added", 1, "plants:delete");
   /** @type {Act} */
   const act = async ({ id = state.spareId, name = "", ...typed }, button) => {
     const plant = { id: id.trim(), name, tag: (typed.tag ?? tag) || undefined };
     if (name === "" && !(await mayBeNameless())) return "";
-    await client.create(plant).catch((error) => explain(error, plant.id));
+    const create = () => client.create(plant, action.set);
+    const isRecorded = await attempt(action, create).catch((error) => explain(error, plant.id));
     many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
     update({ fresh: { ...plant, isSought: false }, namesake: null });
     const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
-    if (may("plants:delete")) offerUndo([{ before: plant, after: null }], said, plant);
-    else say(said, { plant });
+    const only = { before: null, after: plant };
+    finish(action, 1, { isRecorded, isChanged: false }, only, said);
+    action = makeAction("added", 1, "plants:delete");
     if (button.value !== "another") return undefined;
     tag = plant.tag ?? "";
     dialog.content = { tag };
@@ -138,7 +142,7 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
 /**
  * Throw the error about a new plant. About its id, say what to do.
  *
- * @param {unknown} error @param {string} id
+ * @param {unknown} error @param {string} id @returns {Promise<never>}
  */
 async function explain(error, id) {
   if (!(error instanceof ApiError) || error.member !== "id") throw error;
@@ -189,12 +193,13 @@ export async function openLinkedPlant() {
  */
 function showPlant(plant) {
   const title = `${may("plants:update") ? "Edit plant" : "Plant"} ${plant.id}`;
+  const action = makeAction("changed", 1, "plants:update");
   /** @type {Act} */
   const act = async (typed) => {
     if (typed.name === "" && !(await mayBeNameless())) return "";
     const mine = { ...plant, ...typed };
     if (typed.tag === "") delete mine.tag;
-    const { left, error } = await make([{ before: plant, after: mine }], makeJob("Saved", 1));
+    const { left, error } = await make([{ before: plant, after: mine }], action);
     if (error) throw error;
     return left.length > 0 ? "" : undefined;
   };

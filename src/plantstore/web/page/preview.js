@@ -8,16 +8,15 @@
  * @typedef {import("./plan.js").Changing} Changing
  */
 
-import { forEach } from "./changes.js";
 import { client } from "./client.js";
 import { ENCODINGS, FILE_BYTES_MAX, isEmpty, readCsv, UnreadableError } from "./csv.js";
 import { Frame, open } from "./dialogs.js";
 import { number } from "./elements.js";
 import { html } from "./html.js";
-import { findReplaced, isBeyondUndo, startImport } from "./importing.js";
 import { INTEGER, makePlan, suggest } from "./plan.js";
 import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError, hasStatus, ID_TAKEN, messageOf, NOT_FOUND } from "./requests.js";
+import { explainNoUndo, findScope } from "./sets.js";
 import { state, update } from "./state.js";
 
 const FIELDS = /** @type {["id"|"name"|"tag", string, string][]} */ ([
@@ -32,21 +31,28 @@ const SHOWN_CHANGES = 50;
 /** How many plants keep their names, which are read, if the file has none. */
 const NAMES_MAX = 1000;
 
+/** How many plants are read at once: as many as a browser opens connections. */
+const PARALLEL = 6;
+
 /** How many columns can be chosen, and how many that are not used are named. */
 const COLUMNS_MAX = 100;
 const NAMED_MAX = 5;
 
-/** Show the plants of a file or of pasted rows, and import them if asked. @param {File} file */
-export function openPreview(file, isPasted = false) {
+/**
+ * Show the plants of a file or of pasted rows, and import them if asked.
+ *
+ * @param {File} file @param {(plan: Plan) => void} start begins the import
+ */
+export function openPreview(file, start, isPasted = false) {
   /** @type {Preview} */
   const preview = {
-    ...{ file, isPasted, sheet: 0, isRead: false, replaces: false },
+    ...{ file, isPasted, sheet: 0, isRead: false, replaces: false, takesLast: false },
     run: new AbortController(),
   };
   /** @type {import("./dialogs.js").Act} */
   const act = async (_typed, { value }) => {
     if (value !== "import") return refresh(preview).then(() => "");
-    setTimeout(startImport, 0, preview.plan); // It takes the focus when this dialog is closed.
+    setTimeout(start, 0, preview.plan); // It takes the focus when this dialog is closed.
     return undefined;
   };
   open({ View: PreviewView, title: `Import ${file.name}`, content: { preview }, act });
@@ -54,12 +60,16 @@ export function openPreview(file, isPasted = false) {
   refresh(preview);
 }
 
-/** Ask for rows that are copied from a spreadsheet, and show them. */
-export function pasteRows() {
+/**
+ * Ask for rows that are copied from a spreadsheet, and show them.
+ *
+ * @param {(plan: Plan) => void} start begins the import
+ */
+export function pasteRows(start) {
   /** @type {import("./dialogs.js").Act} */
   const act = async ({ rows = "" }) => {
     if (rows.trim() === "") return "Paste some rows first.";
-    openPreview(new File([rows], "Pasted rows"), true);
+    openPreview(new File([rows], "Pasted rows"), start, true);
     return undefined;
   };
   open({ View: PasteView, title: "Paste rows", content: {}, act });
@@ -105,7 +115,8 @@ async function refresh(preview) {
     const plan = await makePlan(preview, signal);
     preview.plan = plan;
     update();
-    const result = await client.import(plan.file, plan.replaces, signal, () => {}, true);
+    const { file, replaces } = plan;
+    const { result } = await client.import(file, { replaces, signal, isDry: true });
     signal.throwIfAborted();
     plan.result = result;
     preview.refused = readRefused(plan, result);
@@ -143,10 +154,16 @@ async function readNames(preview, signal) {
   preview.names = names;
 }
 
-/** Return the first plants that change, as they are. @param {Plan} plan @param {AbortSignal} signal */
+/**
+ * Return the first plants that change, as they are. A dry run without updates refuses them.
+ *
+ * @param {Plan} plan @param {AbortSignal} signal
+ */
 async function readChanging(plan, signal) {
-  const { ids, columns } = plan;
-  const { replaced } = await findReplaced(plan, signal);
+  const { file, ids, lines, columns } = plan;
+  const { result } = await client.import(file, { replaces: false, signal, isDry: true });
+  const taken = result.errors.filter(({ error }) => error === ID_TAKEN);
+  const replaced = [...new Set(taken.map(({ line }) => ids[lines.indexOf(line)]))];
   const read = async (/** @type {string} */ id) => {
     // It may be deleted, or the token permits only changes.
     const old = await client.read(id).then(({ plant }) => plant, messageOf);
@@ -156,6 +173,15 @@ async function readChanging(plan, signal) {
     return old.name === plant.name && old.tag === plant.tag ? [] : [{ old, plant }];
   };
   return (await Promise.all(replaced.slice(0, SHOWN_CHANGES).map(read))).flat();
+}
+
+/** Do something with each of many, some at once. @param {string[]} all @param {(one: string) => Promise<void>} work */
+async function forEach(all, work) {
+  const queue = all.values();
+  const workers = Array.from({ length: PARALLEL }, async () => {
+    for (const one of queue) await work(one);
+  });
+  await Promise.all(workers);
 }
 
 /** @param {Preview} preview */
@@ -221,6 +247,14 @@ function Choices({ preview }) {
           onchange=${() => choose(preview, { isHeaded: !preview.isHeaded })} />
         ${" "}The first row has the names of the columns
       </label>
+      ${
+        preview.plan?.isRepeating &&
+        html`<label class="choice">
+          <input type="checkbox" checked=${preview.takesLast}
+            onchange=${() => choose(preview, { takesLast: !preview.takesLast })} />
+          ${" "}Of rows with the same id, import the last one
+        </label>`
+      }
       <label class="choice" data-needs="plants:update">
         <input type="checkbox" checked=${preview.replaces}
           onchange=${() => choose(preview, { replaces: !preview.replaces })} />
@@ -331,8 +365,7 @@ function describeNotes(preview) {
     "Choose the column of the names. Without names, a file can set the tags of 1,000 plants.":
       !isNamed(preview) && replaces,
     "Plants that exist keep their names.": preview.names !== undefined,
-    "This import cannot be undone here: it is of more than 10,000 new plants, or 1,000 that change. Export the plants before.":
-      isBeyondUndo(plan),
+    [explainNoUndo(findScope(plan.result))]: explainNoUndo(findScope(plan.result)) !== "",
   };
   return Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));
 }

@@ -3,10 +3,11 @@
  * QR codes are loaded when the user wants to print.
  */
 
+import { entitle } from "./address.js";
 import { Choice, Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
-import { entitle, findAll, listSelected, SELECTED_MAX } from "./listing.js";
+import { findAll, listSelected } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 import { encode } from "./uqr.mjs";
@@ -22,6 +23,9 @@ const LABELS = /** @type {Record<string, number[]>} */ ({
   grid65: [65, 12, 34, 4],
   single: [1, 16, 46, 4],
 });
+
+/** How many plants are printed at once. */
+const PRINTED_MAX = 1000;
 
 /** A longer name is printed smaller, down to this part of the size. */
 const FIT_MIN = 0.5;
@@ -64,7 +68,10 @@ export function askAndPrint() {
     const used = places > 1 ? Number(place) - 1 : 0;
     const isPlace = Number.isInteger(used) && used >= 0 && used < places;
     if (!isPlace) throw new ApiError(`The first label is one of 1 to ${places}`);
-    const plants = selected.size > 0 ? listSelected() : await findAll();
+    const plants =
+      selected.size > 0
+        ? listSelected().slice(0, PRINTED_MAX)
+        : await findAll(undefined, PRINTED_MAX);
     const first = plants.length < total ? `The first ${number(plants.length)} of ` : "";
     const query = selected.size === 0 ? shownQuery : new URLSearchParams();
     const title = entitle(query) || "Plants";
@@ -77,8 +84,8 @@ export function askAndPrint() {
     window.onafterprint = () => update({ sheet: null });
     window.print();
   };
-  const part = selected.size === 0 && total > SELECTED_MAX;
-  const title = `Print ${part ? `the first ${number(SELECTED_MAX)} of ` : ""}${countPlants(total)}`;
+  const part = total > PRINTED_MAX;
+  const title = `Print ${part ? `the first ${number(PRINTED_MAX)} of ` : ""}${countPlants(total)}`;
   open({ View: PrintView, title, content: {}, act, isDisposable: true });
 }
 

@@ -26,15 +26,10 @@ const CHARACTERS_MAX = 500;
 export function readRefused(plan, { errors, refused }) {
   const total = refused + plan.faults.size;
   if (total === 0) return undefined;
-  const firsts = new Map(plan.ids.map((id, index) => /** @type {const} */ ([id, index])).reverse());
   let at = 0;
   const told = errors.map((error) => {
     while (plan.lines[at + 1] <= error.line) at += 1;
-    const first = firsts.get(plan.ids[at]) ?? at;
-    const row = number(plan.indexes[first] + 1);
-    const isRepeated = error.error === ID_TAKEN && first < at;
-    const message = isRepeated ? `Row ${row} has this id` : explain(error);
-    return /** @type {[number, string]} */ ([plan.indexes[at], message]);
+    return /** @type {[number, string]} */ ([plan.indexes[at], explain(error)]);
   });
   const rows = [...new Map([...told, ...plan.faults])]
     .sort(([one], [other]) => one - other)

@@ -5,11 +5,12 @@ export const NOT_FOUND = 404;
 /** The status of a token that is used more often than the service allows. */
 export const TOO_MANY_REQUESTS = 429;
 
-/** The status of a change whose `If-Match` does not hold. */
-export const PRECONDITION_FAILED = 412;
-
-/** The error number of an id that another plant has. */
+/** The error numbers of an id that another plant has, and of a plant that somebody else has changed. */
 export const ID_TAKEN = 1004;
+export const CHANGED = 3011;
+
+/** The error number of a service that keeps no changes. */
+export const FEED_OFF = 4001;
 
 /** The members that are ids. */
 const IDS = ["id", "first", "last"];
@@ -19,12 +20,11 @@ export class ApiError extends Error {
   /** What the page shows instead of the message. @type {any} */
   shown;
 
-  /** @param {string} message @param {{error?: number, lines_stored_through?: number}} [record] */
+  /** @param {string} message @param {{error?: number}} [record] */
   constructor(message, status = 0, record = {}) {
     super(message);
     this.status = status;
     this.error = record.error ?? 0;
-    this.linesStoredThrough = record.lines_stored_through;
   }
 
   /** Whether the service could not respond. Then the same request may succeed later. */
@@ -72,23 +72,24 @@ export async function send(path, options, kind = "text") {
 }
 
 /**
- * Send a file, and call `onsent` with the number of bytes sent so far, which `fetch` does not
- * report; return the response, or throw as `send` does.
+ * Send a body, and call `onsent` with the number of bytes sent so far and of all, which `fetch` does
+ * not report; return the response, or throw as `send` does.
  *
  * @param {string} path
- * @param {RequestInit & {headers: Record<string, string>, body: Blob, signal: AbortSignal}} options
- * @param {(bytes: number) => void} onsent
+ * @param {{headers: Record<string, string>, body: Blob, signal?: AbortSignal,
+ *   onsent?: (bytes: number, all: number) => void}} options
  */
-export async function upload(path, { headers, body, signal }, onsent) {
+export async function upload(path, { headers, body, signal, onsent }) {
+  signal?.throwIfAborted();
   const request = new XMLHttpRequest();
   request.open("POST", path);
   for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
-  request.upload.onprogress = ({ loaded }) => onsent(loaded);
+  request.upload.onprogress = ({ loaded }) => onsent?.(loaded, body.size);
   await new Promise((resolve, reject) => {
     request.onload = resolve;
     request.onerror = () => reject(new ApiError("The connection to the service broke off"));
-    request.onabort = () => reject(signal.reason);
-    signal.addEventListener("abort", () => request.abort());
+    request.onabort = () => reject(signal?.reason);
+    signal?.addEventListener("abort", () => request.abort());
     request.send(body);
   });
   if (request.status !== 200) throw makeError(request, request.responseText);

@@ -1,6 +1,5 @@
 /** Signing in with a token, and signing out. */
 
-import { resume } from "./changes.js";
 import { client, tokenIn } from "./client.js";
 import { ask as askAbout, isTyped, Modal } from "./dialogs.js";
 import { focus } from "./elements.js";
@@ -10,8 +9,8 @@ import { load } from "./listing.js";
 import { follow, unfollow } from "./live.js";
 import { openLinkedPlant } from "./plant.js";
 import { messageOf } from "./requests.js";
+import { resume, tab } from "./sets.js";
 import { state, update } from "./state.js";
-import { keepUndos, tab } from "./storage.js";
 
 /** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
 const TOKEN = "plantstore.token";
@@ -106,8 +105,7 @@ async function enter(token) {
   openLinkedPlant();
 }
 
-client.onrefusal = ({ message }) =>
-  state.dialog || state.job ? ask(message, true) : leave(message);
+client.onrefusal = ({ message }) => (state.dialog ? ask(message, true) : leave(message));
 
 /**
  * Remove the token and all plants from the page, by reloading it.
@@ -118,8 +116,6 @@ function leave(message) {
   tabs.close(); // Until the page has gone, another tab might ask for the token.
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
-  keepUndos([]);
-  state.job = null;
   unfollow();
   state.isSignedIn = false;
   stopImport(); // otherwise the browser would ask before leaving the page
@@ -129,8 +125,7 @@ function leave(message) {
 
 /** Sign out, after a question if this would lose what is typed or being changed. */
 async function signOut() {
-  const isLost = state.job !== null || isTyped();
-  if (!isLost || (await askAbout(DISCARD)) === "yes") leave("");
+  if (!isTyped() || (await askAbout(DISCARD)) === "yes") leave("");
 }
 
 export function SignOut() {

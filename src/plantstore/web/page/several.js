@@ -1,12 +1,13 @@
 /** What is done with one plant or several, after a question: delete them, or set their tag. */
 
-import { make, makeJob } from "./changes.js";
-import { client } from "./client.js";
+import { addressOf } from "./address.js";
+import { make } from "./changes.js";
 import { Field, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
 import { html } from "./html.js";
-import { addressOf, findAll } from "./listing.js";
+import { findAll } from "./listing.js";
 import { messageOf } from "./requests.js";
+import { explainNoUndo, makeAction } from "./sets.js";
 import { state } from "./state.js";
 import { refreshTags, SUGGESTING } from "./tags.js";
 
@@ -15,8 +16,8 @@ import { refreshTags, SUGGESTING } from "./tags.js";
 /** How many plants a question names. */
 const NAMED_MAX = 5;
 
-/** @param {{plants: Plant[]}} props */
-function Names({ plants }) {
+/** @param {{plants: Plant[], scope: string}} props the scope that the undo of their change needs */
+function Names({ plants, scope }) {
   const ids = new Set(state.listing?.plants.map(({ id }) => id));
   const others = plants.filter(({ id }) => !ids.has(id));
   const inOrder = [...plants.filter(({ id }) => ids.has(id)), ...others];
@@ -27,56 +28,51 @@ function Names({ plants }) {
       ${named}${more > 0 && `and ${number(more)} more`}
       ${others.length > 0 && html`<span>${number(others.length)} of them not on the page that is shown</span>`}
     </p>
+    <p class="hint">${explainNoUndo(scope)}</p>
   `;
 }
 
-/** @param {{plants: Plant[]}} props */
-function DeleteView({ plants }) {
+/** @param {{plants: Plant[], scope: string}} props */
+function DeleteView(props) {
   return html`
     <${Frame} id="question" aria-describedby="question-plant"
         buttons=${[["delete", "Delete", "danger"]]}>
-      <${Names} plants=${plants} />
+      <${Names} ...${props} />
     <//>
   `;
 }
 
-/** @param {{plants: Plant[], tag: string, label: string}} props */
-function TagView({ plants, tag, label }) {
+/** @param {{plants: Plant[], scope: string, tag: string, label: string}} props */
+function TagView({ tag, label, ...props }) {
   return html`
     <${Frame} id="tagging" fields=${["tag"]} buttons=${[["save", label, "primary"]]}>
-      <${Names} plants=${plants} />
+      <${Names} ...${props} />
       <${Field} id="tagging-tag" name="tag" label="Tag" autofocus value=${tag}
         ...${SUGGESTING} hint="If it is empty, the plants will have no tag." />
     <//>
   `;
 }
 
-/** Delete plants, after a confirmation, and offer to undo it. @param {Plant[]} plants */
+/** Delete plants, after a confirmation. @param {Plant[]} plants */
 export function deletePlants(plants) {
   const entitle = (/** @type {number} */ many) =>
     many === 1 ? "Delete this plant?" : `Delete ${countPlants(many)}?`;
-  askAndMake({ View: DeleteView, plants, entitle, verb: "Deleted", change: () => null });
+  const action = makeAction("deleted", plants.length, "plants:create");
+  askAndMake({ View: DeleteView, plants, entitle, action, change: () => null });
 }
 
-/** Ask for a tag, set it at each of the plants, and offer to undo it. @param {Plant[]} plants */
+/** Ask for a tag, and set it at each of the plants. @param {Plant[]} plants */
 export function tagPlants(plants) {
   askForTag(plants, (many) => `Set the tag of ${countPlants(many)}`, "", "Set tag");
 }
 
-/** Ask for another name of a tag, and set it at its plants, up to a maximum. @param {string} tag */
+/** Ask for another name of a tag, and set it at its plants. @param {string} tag */
 export async function renameTag(tag) {
-  const query = new URLSearchParams({ tag });
   try {
-    const { total } = await client.list(query, 1);
-    const plants = await findAll(query);
+    const plants = await findAll(new URLSearchParams({ tag }));
     if (state.dialog) return;
-    const isPart = plants.length < total;
-    const entitle = (/** @type {number} */ many) =>
-      isPart && many === plants.length
-        ? `Rename the tag of the first ${number(many)} of ${countPlants(total)}`
-        : `Rename the tag of ${countPlants(many)}`;
+    const entitle = (/** @type {number} */ many) => `Rename the tag of ${countPlants(many)}`;
     const end = (/** @type {string} */ other) => {
-      if (isPart) return;
       // The list of the old tag would be empty.
       history.replaceState({}, "", addressOf(other ? { tag: other } : {}));
       refreshTags();
@@ -95,13 +91,16 @@ export async function renameTag(tag) {
  * @param {(tag: string) => void} [end] is called when all plants have the tag
  */
 function askForTag(plants, entitle, old, label, end) {
+  const action = makeAction("", plants.length, "plants:update");
   askAndMake({
     View: TagView,
     plants,
     entitle,
-    verb: "Saved",
+    action,
     change: (plant, { tag = old }) => ({ ...plant, tag: tag || undefined }),
-    outcome: ({ tag = old }) => `now have ${tag ? `the tag ${tag}` : "no tag"}`,
+    begin: ({ tag = old }) => {
+      action.outcome = `now have ${tag ? `the tag ${tag}` : "no tag"}`;
+    },
     content: { tag: old, label },
     end: ({ tag = old }) => end?.(tag),
   });
@@ -112,23 +111,25 @@ function askForTag(plants, entitle, old, label, end) {
  *
  * @typedef {Partial<Record<string, string>>} Typed
  * @param {{View: import("./dialogs.js").Dialog["View"], plants: Plant[],
- *   entitle: (many: number) => string, verb: import("./changes.js").Verb,
- *   change: (plant: Plant, typed: Typed) => ?Plant, outcome?: (typed: Typed) => string,
- *   content?: object, end?: (typed: Typed) => void}} options `entitle` returns the title, and `end`
- *   is called when all plants are changed
+ *   entitle: (many: number) => string, action: import("./sets.js").Action,
+ *   change: (plant: Plant, typed: Typed) => ?Plant, content?: object,
+ *   begin?: (typed: Typed) => void, end?: (typed: Typed) => void}} options `entitle` returns the
+ *   title, and `end` is called when all plants are changed
  */
-function askAndMake({ View, plants, entitle, verb, change, outcome, content, end }) {
+function askAndMake({ View, plants, entitle, action, change, content, begin, end }) {
   let left = plants;
-  const job = makeJob(verb, plants.length);
-  const describe = () => ({ title: entitle(left.length), content: { ...content, plants: left } });
+  const describe = () => ({
+    title: entitle(left.length),
+    content: { ...content, scope: action.scope, plants: left },
+  });
   /** @type {import("./dialogs.js").Act} */
   const act = async (typed) => {
+    begin?.(typed);
     const changes = left.map((before) => ({ before, after: change(before, typed) }));
-    if (outcome) job.outcome = outcome(typed);
-    const rest = await make(changes, job);
+    const rest = await make(changes, action);
     left = rest.left.flatMap(({ before }) => before ?? []);
-    if (!job.isStopped && left.length === 0) end?.(typed);
-    if (job.isStopped || left.length === 0) return undefined;
+    if (!rest.isStopped && left.length === 0) end?.(typed);
+    if (rest.isStopped || left.length === 0) return undefined;
     Object.assign(dialog, describe());
     if (rest.error) throw rest.error;
     return "";

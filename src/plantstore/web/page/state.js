@@ -55,14 +55,13 @@ export const state = {
   spareId: "",
   /** Another plant that has the name that is typed. */
   namesake: /** @type {?Plant} */ (null),
-  /** The feedback, and whether it offers to undo the last change. */
-  toast: /** @type {{text: string, plant?: ?Plant, isGone?: boolean, isOffer?: boolean}} */ ({
-    text: "",
-  }),
-  /** What can be undone; the last change is at the end. */
-  undos: /** @type {import("./changes.js").Undo[]} */ ([]),
-  /** The changes of many plants that are being made. */
-  job: /** @type {?import("./changes.js").Job} */ (null),
+  /** The feedback, and the label and the function of its button. */
+  toast: /** @type {{text: string, plant?: ?Plant, isGone?: boolean, note?: string,
+   *   action?: [string, () => void]}} */ ({ text: "" }),
+  /** What was done with many plants, and can be undone; the last is at the end. */
+  sets: /** @type {import("./sets.js").Entry[]} */ ([]),
+  /** Whether the service keeps changes, so that they can be undone, as far as is known. */
+  keepsChanges: true,
   dialog: /** @type {?import("./dialogs.js").Dialog} */ (null),
   /** The question above the dialog. */
   question: /** @type {?import("./dialogs.js").Question} */ (null),

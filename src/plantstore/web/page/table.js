@@ -1,8 +1,9 @@
 /** The table of plants. */
 
+import { linkTo, SEARCHED, select } from "./address.js";
 import { PlantText } from "./elements.js";
 import { html } from "./html.js";
-import { go, isByName, linkTo, SEARCHED, select } from "./listing.js";
+import { go, isByName } from "./listing.js";
 import { may, state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */

@@ -1,9 +1,9 @@
 /** The tags of the catalogue: their list beside the plants, and those that begin with a text. */
 
+import { addressOf, linkTo, TEXT_MAX } from "./address.js";
 import { client } from "./client.js";
 import { number, PlantText } from "./elements.js";
 import { html } from "./html.js";
-import { addressOf, linkTo, TEXT_MAX } from "./listing.js";
 import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 

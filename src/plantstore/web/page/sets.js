@@ -1,0 +1,284 @@
+/**
+ * Change sets: what one action of a person changes has a name, by which the service undoes it. Those
+ * of imports and of many plants are in a list that the browser keeps, from before their request is
+ * sent. If one of them is interrupted, a dry run of its undo counts what was made.
+ *
+ * @typedef {import("./client.js").Plant} Plant
+ * @typedef {{set: string, what: string, when: number, part?: string}} Entry of the list: what was
+ *   done and when, and to how many of the plants if not to all, or "" if that is not known
+ * @typedef {{outcome: string, total: number, scope?: string, isListed: boolean, set: string,
+ *   made: Map<string, import("./client.js").Change>}} Action in all its attempts: what becomes of how
+ *   many plants, the scope that its undo needs, the name of its set, or "" if the next attempt needs a
+ *   new one, and the changes that were made, by their ids
+ */
+
+import { client } from "./client.js";
+import { Choice, Frame, open } from "./dialogs.js";
+import { countPlants, number, say } from "./elements.js";
+import { html } from "./html.js";
+import { load } from "./listing.js";
+import { hasStatus, messageOf, NOT_FOUND } from "./requests.js";
+import { may, state, update } from "./state.js";
+
+/** The statuses of an undo while the service keeps no changes, and of changes that it kept. */
+const BAD_REQUEST = 400;
+const GONE = 410;
+
+/** The keys of the list, and in the tab, of the sets whose requests a reload interrupts. */
+const SETS = `plantstore.sets:${location.pathname}`;
+const INTERRUPTED = "plantstore.interrupted";
+
+/** How many entries the list has, and how much of a text tells what one was. */
+const SETS_MAX = 100;
+const CHARACTERS_MAX = 80;
+
+/** How the list says when something was done. */
+const WHEN = /** @type {const} */ ({ dateStyle: "medium", timeStyle: "short" });
+
+const NOT_KEPT = "This cannot be undone any more: the service has not kept the changes";
+
+/** The storages of the browser and of this tab, or null: some browsers are set to have none. */
+const storage = findStorage("localStorage");
+export const tab = findStorage("sessionStorage");
+
+/** The sets of the requests that run. @type {Set<string>} */
+const running = new Set();
+
+/** @param {"localStorage"|"sessionStorage"} name */
+function findStorage(name) {
+  try {
+    return window[name];
+  } catch {
+    return null;
+  }
+}
+
+/** @returns {string} a new name of a set */
+function makeName() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Replace the entry of a set in the list, or remove it. @param {string} set @param {Entry} [entry] */
+function put(set, entry) {
+  const others = state.sets.filter((each) => each.set !== set);
+  update({ sets: [...others, entry ?? []].flat().slice(-SETS_MAX) });
+  try {
+    if (state.sets.length > 0) storage?.setItem(SETS, JSON.stringify(state.sets));
+    else storage?.removeItem(SETS);
+  } catch {
+    // The storage is full.
+  }
+}
+
+/** Take the list that the browser has, also when another tab changes it. */
+function read() {
+  update({ sets: JSON.parse(storage?.getItem(SETS) ?? "[]") });
+}
+
+/** Return a new entry of an action. @param {Action} action @param {number} many plants @returns {Entry} */
+function makeEntry({ set, outcome }, many) {
+  const what = `${countPlants(many)} ${outcome}`.slice(0, CHARACTERS_MAX);
+  return { set, what, when: Date.now() };
+}
+
+/** @param {Entry} entry */
+function describe({ what, part }) {
+  if (part === "") return `${what}, maybe not all`;
+  return part ? `${part} of ${what}` : what;
+}
+
+/** Say why something cannot be undone, or return "". @param {string} [scope] that its undo needs */
+export function explainNoUndo(scope) {
+  if (!state.keepsChanges) return "This cannot be undone: the service keeps no changes.";
+  return may(scope) ? "" : `With this token, this cannot be undone: it lacks the scope ${scope}.`;
+}
+
+/** Return the scope that the undo of an import needs. @param {{stored: number}} [result] of its dry run */
+export function findScope(result) {
+  return result?.stored === 0 ? "plants:update" : "plants:delete";
+}
+
+/** Whether many plants are being changed, or something is being undone. */
+export function isRunning() {
+  return running.size > 0;
+}
+
+/**
+ * @param {string} outcome @param {number} total @param {string} [scope]
+ * @returns {Action} of one plant, or of many
+ */
+export function makeAction(outcome, total, scope, isListed = total > 1) {
+  return { outcome, total, scope, isListed, set: "", made: new Map() };
+}
+
+/**
+ * Make an attempt of an action, which is in the list before it begins. If it fails or is stopped, say
+ * how many plants were changed.
+ *
+ * @template T @param {Action} action @param {() => Promise<T>} make sends the requests
+ * @param {AbortSignal} [signal] stops it
+ * @returns {Promise<T>}
+ */
+export async function attempt(action, make, signal) {
+  if (!action.set) Object.assign(action, { set: makeName(), made: new Map() });
+  const { set } = action;
+  if (!action.isListed) return await make();
+  const entry = { ...makeEntry(action, action.total), part: "" };
+  if (!explainNoUndo(action.scope)) put(set, entry);
+  running.add(set);
+  try {
+    return await make();
+  } catch (error) {
+    action.set = "";
+    count(entry, signal?.aborted ? "Stopped" : "Interrupted").then((isCounted) => {
+      if (!isCounted) action.set ||= set; // The next attempt continues it.
+    });
+    throw error;
+  } finally {
+    running.delete(set);
+  }
+}
+
+/**
+ * Say how many plants an interrupted action has changed, and offer to undo it.
+ *
+ * @param {Entry} entry @param {string} happened
+ * @returns {Promise<boolean>} whether the service has counted them: then the set is closed
+ */
+async function count(entry, happened) {
+  const { set } = entry;
+  try {
+    const { restored, deleted, recreated, kept } = await client.undo(set, { isDry: true });
+    const counted = { ...entry, part: number(restored + deleted + recreated + kept) };
+    put(set, counted);
+    offer(`${happened}: ${describe(counted)}`, counted);
+    return true;
+  } catch (error) {
+    const isNone = hasStatus(error, NOT_FOUND);
+    messageOf(error);
+    if (isNone || hasStatus(error, BAD_REQUEST)) put(set);
+    const canUndo = state.sets.some((each) => each.set === set);
+    const text = `${happened}: ${isNone ? "nothing was changed" : describe(entry)}`;
+    if (canUndo) offer(text, entry);
+    else say(text);
+    return isNone;
+  }
+}
+
+/**
+ * Say what an action has changed, and offer to undo it.
+ *
+ * @param {Action} action @param {number} many plants are as they shall be
+ * @param {{isRecorded: boolean, isChanged: boolean}} outcome whether the service can undo it, and
+ *   whether anything was changed
+ * @param {import("./client.js").Change} [only] the change, if it is one
+ * @param {string} [said] about it
+ */
+export function finish(action, many, { isRecorded, isChanged }, only, said) {
+  const { set, scope, isListed } = action;
+  const known = explainNoUndo(scope);
+  if (isRecorded || isChanged) update({ keepsChanges: isRecorded });
+  const reason = explainNoUndo(scope);
+  const entry = makeEntry(action, many);
+  const isOffer = isRecorded && !reason;
+  if (many === 0 && isOffer) return; // An attempt before has made it, and has an entry.
+  if (isListed) put(set, isOffer ? entry : undefined);
+  if (many === 0) return;
+  const { before = null, after = null } = only ?? {};
+  const about = { plant: after ?? before, isGone: !after, note: known ? "" : reason };
+  const text = said ?? (only ? (after ? "Saved:" : "Deleted:") : entry.what);
+  if (isOffer) offer(text, { set, plant: before ?? after }, about);
+  else say(text, about);
+}
+
+/**
+ * Say something, and offer to undo a set.
+ *
+ * @param {string} text
+ * @param {Undoable} undoable @param {Partial<typeof state.toast>} [about]
+ * @typedef {{set: string, plant?: ?Plant}} Undoable of one plant, or of many
+ */
+function offer(text, undoable, about) {
+  say(text, { ...about, action: ["Undo", () => undo(undoable)] });
+}
+
+/** Undo a set, or what is left of it. @param {Undoable} undoable */
+export async function undo({ set, plant }) {
+  const stop = new AbortController();
+  running.add(set);
+  say("Undoing…", { action: ["Stop", () => stop.abort()] });
+  try {
+    const counts = await client.undo(set, { signal: stop.signal });
+    put(set);
+    say(describeUndo(counts, plant), { plant, isGone: counts.deleted > 0 });
+  } catch (error) {
+    const text = stop.signal.aborted ? "Stopped" : messageOf(error);
+    if ([BAD_REQUEST, NOT_FOUND, GONE].some((status) => hasStatus(error, status))) {
+      put(set);
+      say(NOT_KEPT);
+    } else offer(`${text}. Not all is undone`, { set, plant });
+  } finally {
+    running.delete(set);
+  }
+  load();
+}
+
+/** @param {import("./client.js").UndoCounts} counts @param {?Plant} [plant] if it is one */
+function describeUndo({ restored, deleted, recreated, kept }, plant) {
+  const counts = { removed: deleted, restored: recreated, "changed back": restored };
+  const [first, ...others] = Object.entries(counts).filter(([, many]) => many > 0);
+  if (plant && first) return recreated > 0 ? "Restored:" : "Undone:";
+  if (plant) return "Not undone, since it was changed again:";
+  const made = first ? [`${countPlants(first[1])} ${first[0]}`] : ["Nothing undone"];
+  for (const [what, many] of others) made.push(`${number(many)} ${what}`);
+  const since = kept === 1 ? "it was changed since" : "they were changed since";
+  return `${made.join(", ")}${kept > 0 ? `. ${countPlants(kept)} kept: ${since}` : ""}`;
+}
+
+/** The button that opens the list of what can be undone. */
+export function UndoButton() {
+  if (state.sets.length === 0) return null;
+  return html`<button id="undo" type="button" onclick=${chooseUndo}>Undo…</button>`;
+}
+
+function chooseUndo() {
+  const sets = state.sets.toReversed();
+  /** @type {import("./dialogs.js").Act} */
+  const act = async ({ which = "0" }) => {
+    setTimeout(undo, 0, sets[Number(which)]); // Its progress is shown without a dialog.
+  };
+  const options = sets.map((entry, at) => {
+    const when = new Date(entry.when).toLocaleString("en", WHEN);
+    return [
+      String(at),
+      html`<span>${describe(entry)}<br /><span class="hint">${when}</span></span>`,
+    ];
+  });
+  open({ View: UndoView, title: "Undo a change", content: { options }, act, isDisposable: true });
+}
+
+/** @param {{options: [string, any][]}} props */
+function UndoView({ options }) {
+  return html`
+    <${Frame} id="undoing" buttons=${[["undo", "Undo", "primary"]]}>
+      <${Choice} name="which" options=${options} />
+    <//>
+  `;
+}
+
+/** Remember which requests the page interrupts: it is about to go. */
+export function keepRunning() {
+  if (isRunning()) tab?.setItem(INTERRUPTED, [...running].join());
+}
+
+/** Take the list of the browser, and say what became of that which the last page has interrupted. */
+export async function resume() {
+  const interrupted = tab?.getItem(INTERRUPTED)?.split(",") ?? [];
+  tab?.removeItem(INTERRUPTED);
+  window.onstorage = read;
+  read();
+  for (const entry of state.sets) {
+    if (interrupted.includes(entry.set)) await count(entry, "Interrupted");
+  }
+}

@@ -28,6 +28,9 @@ STOP_SECONDS = [1, 10]
 CALL_SECONDS_MAX = 3.0
 SLOW = 0.03
 
+# How long calls may go on after a stop.
+LEFT_SECONDS = 10 * CALL_SECONDS_MAX
+
 # How likely a call with several changes is refused as a whole.
 REFUSED = 0.05
 
@@ -239,8 +242,11 @@ class Service:
             await asyncio.sleep(0.05)
         for transport in self._transports:
             transport.leave()
-        await asyncio.sleep(0.1)
-        left = self._left()
+        left = ["not looked yet"]
+        ends = self._loop.time() + LEFT_SECONDS  # an import that was cancelled twice ends later
+        while left and self._loop.time() < ends:
+            await asyncio.sleep(0.1)
+            left = self._left()
         await self._opened.aclose()
         return left
 

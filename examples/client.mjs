@@ -59,6 +59,10 @@ export class PlantStore {
 if (globalThis.process?.argv[1]?.endsWith("client.mjs")) {
   const { readFile } = await import("node:fs/promises");
   const [url, file] = process.argv.slice(2);
+  if (!file || !process.env.PLANTSTORE_TOKEN) {
+    console.error("PLANTSTORE_TOKEN=plst_... node client.mjs http://HOST:PORT FILE");
+    process.exit(1);
+  }
   const store = new PlantStore(url, process.env.PLANTSTORE_TOKEN);
   console.log(await store.importCsv(await readFile(file)));
   await store.create(1000001, "Abies balsamea (L.) Mill.", "Abies");

@@ -63,6 +63,8 @@ class PlantStore:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3 or "PLANTSTORE_TOKEN" not in os.environ:
+        sys.exit(__doc__)
     store = PlantStore(sys.argv[1], os.environ["PLANTSTORE_TOKEN"])
     with open(sys.argv[2], "rb") as file:
         print(store.import_csv(file.read()))

@@ -12,6 +12,8 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+if len(sys.argv) != 3 or "PLANTSTORE_TOKEN" not in os.environ:
+    sys.exit(__doc__)
 url, file = sys.argv[1], Path(sys.argv[2])
 headers = {"Authorization": f"Bearer {os.environ['PLANTSTORE_TOKEN']}"}
 number, *lines = file.read_text().split("\n") if file.exists() else [""]

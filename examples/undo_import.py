@@ -98,6 +98,8 @@ def entity_tag(plant: Plant) -> str:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4) or "PLANTSTORE_TOKEN" not in os.environ:
+        sys.exit(__doc__)
     client, file = PlantStore(sys.argv[1], os.environ["PLANTSTORE_TOKEN"]), Path(sys.argv[2])
     undo = Path(f"{file}.undo")
     if sys.argv[3:] == ["undo"]:

@@ -195,9 +195,9 @@ def commands(program: str) -> list[str]:
 
 @pytest.mark.parametrize("command", commands("make"))
 def test_every_make_command_of_the_pages_exists(command: str) -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("$(VENV)", ".venv")
 
-    assert f"\n{command.split()[1]}: " in makefile
+    assert f"\n{re.sub('-C [^ ]+ ', '', command).split()[1]}: " in makefile
 
 
 @pytest.mark.parametrize("path", documents.PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -39,10 +39,13 @@ _NUMBER_OF_KEY: Final = re.compile(r"1(\d\d)")
 _ANY_LENGTH: Final = "[0-9][0-9]"
 _LENGTHS: Final = [f"1{length:02}" for length in range(ORDER_CHARACTERS_MAX + 1)]
 _SIGN_OF_HYBRID: Final = re.compile("(?<![^ ])x (?=.)")
-_WITHIN_WORD: Final = re.compile(r"[^\W_]'+[^\W_]")
+_WITHIN_WORD: Final = re.compile(r"[^\W_]['`]+[^\W_]")
 
 # The block Spacing Modifier Letters, such as the okina. NFKD takes apart those that mean letters.
 _MODIFIER_LETTERS: Final = "\u02b0", "\u02ff"
+
+# The form NFKD of an acute accent that stands alone.
+_ACUTE_ALONE: Final = " \u0301"
 
 # The sign `×` of a hybrid is a word, also if it touches a name.
 _HYBRID: Final = " x "
@@ -52,7 +55,8 @@ _REPLACED: Final = dict(zip("łøđðħŋıŧ", "loddhnit", strict=True)) | {
     "æ": "ae",
     "œ": "oe",
     "×": _HYBRID,
-    **dict.fromkeys("'\u2018\u2019\u201b\ua78c", "'"),
+    "\u0640": "",  # the tatweel, which only makes an Arabic word longer
+    **dict.fromkeys("'`\u2018\u2019\u201b\u2032\ua78c", "'"),
 }
 
 
@@ -63,11 +67,11 @@ def words_of(text: str) -> list[str]:
     (Unicode §3.11, §3.13). Combining marks (General_Category M) are removed, Latin letters that
     NFKD does not take apart are replaced (Unicode CLDR, transform Latin-ASCII), and `×` is a word
     `x`. Invisible characters (General_Category Cf) are removed. The words are then the runs of
-    characters for which `str.isalnum` holds.
+    characters for which `str.isalnum` holds. The tatweel of Arabic is not a part of them.
 
     An apostrophe separates words, and the words that the text has without it are words, too:
-    "d'Anjou" has `d`, `anjou` and `danjou`. Quotation marks and modifier letters that look like an
-    apostrophe are one.
+    "d'Anjou" has `d`, `anjou` and `danjou`. Quotation marks, accents that stand alone, the
+    prime, and modifier letters that look like an apostrophe are one.
     """
     folded = _fold_case(text)
     return _split(_double(folded) if "'" in folded else folded)
@@ -76,7 +80,7 @@ def words_of(text: str) -> list[str]:
 def _fold_case(text: str) -> str:
     """Return a text in which words are folded, and apostrophes are ASCII."""
     text = text[:SEARCHED_CHARACTERS_MAX]
-    return text.lower() if text.isascii() else text.translate(_IN_WORDS)
+    return text.lower().replace("`", "'") if text.isascii() else text.translate(_IN_WORDS)
 
 
 def _double(text: str) -> str:
@@ -102,7 +106,9 @@ def fold(text: str) -> str:
         text = text.replace("×", _HYBRID)  # most names that are not ASCII have only this character
         if not text.isascii():
             text = _NOT_ASCII.sub(_fold_run, text)
-    return _double(text) if "'" in text and _WITHIN_WORD.search(text) else text
+    if ("'" in text or "`" in text) and _WITHIN_WORD.search(text):
+        return _double(text.replace("`", "'"))
+    return text
 
 
 def _fold_run(run: re.Match[str]) -> str:
@@ -150,7 +156,7 @@ def order_key(text: str) -> str:
 
 def _fold_for_order(text: str) -> str:
     if text.isascii():  # a table for bytes is faster
-        return text.encode().translate(_ASCII_IN_WORDS, b"'").decode()
+        return text.encode().translate(_ASCII_IN_WORDS, b"'`").decode()
     return text.replace("×", " ").replace("'", "").translate(_IN_WORDS).replace("'", "")
 
 
@@ -223,7 +229,7 @@ class _InWords(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", chr(code)).casefold())
-        found = "".join(map(_in_word, folded))
+        found = "".join(map(_in_word, folded.replace(_ACUTE_ALONE, "'")))
         if len(self) >= _KNOWN_CHARACTERS_MAX:
             self.clear()
         self[code] = found

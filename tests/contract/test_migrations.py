@@ -71,7 +71,16 @@ OLD_WORDS: dict[str, tuple[dict[str, int], list[str], list[list[str]], list[tupl
         [["d", "anjou"], ["rosa"]],
         [("danjou",), ("rosa",), ("abies",)],
     ),
+    "more letters that look like apostrophes": (
+        {"sqlite": 10, "postgres": 9},
+        ["d`Anjou", "\u0643\u0640\u062a\u0627\u0628", "Abies"],
+        [["d", "anjou"], ["\u0643\u0640\u062a\u0627\u0628"]],
+        [("danjou",), ("\u0643\u062a\u0627\u0628",), ("abies",)],
+    ),
 }
+
+# The version of PostgreSQL's schema that has keys of names.
+WITH_KEYS = 9
 
 
 @pytest.mark.parametrize("case", OLD_WORDS)
@@ -108,6 +117,10 @@ def make_old_words(database: str, case: str) -> list[NewPlant]:
     for id_, (name, words) in enumerate(zip(names, [*old_words, ["abies"]], strict=True), 1):
         quoted = name.replace("'", "''")
         change(database, insert.format(id_, quoted, words, " ".join(words)))
+    if engine == "postgres" and versions[engine] >= WITH_KEYS:
+        change(
+            database, "UPDATE plants SET name_key = array_to_string(tsvector_to_array(words), '0')"
+        )
     change(database, f"UPDATE totals SET plants = {len(names)}")
     return [NewPlant(id_, name) for id_, name in enumerate(names, 1)]
 

@@ -169,7 +169,7 @@ def test_an_error_of_libpq_without_an_sqlstate_is_a_fault_of_the_server() -> Non
     assert caught.value.explanation == "It failed: no connection to the server"
 
 
-def test_a_server_that_becomes_read_only_serves_neither_changes_nor_reads(
+def test_a_database_that_becomes_read_only_is_read_and_says_why_it_takes_no_changes(
     server: Server, opened: Callable[..., Store]
 ) -> None:
     store = opened(server.url())
@@ -178,14 +178,16 @@ def test_a_server_that_becomes_read_only_serves_neither_changes_nor_reads(
     server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
     server.execute("SELECT pg_reload_conf()")
 
-    # Another server may be the primary now, so reads from this one may be stale.
+    # Another server may be the primary now, so the results of the connections are discarded once.
     wait_until(lambda: fails(lambda: store.find_plants([1])))
     wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
-    wait_until(lambda: fails(store.probe))
-    with pytest.raises(StoreUnavailableError) as caught:
-        open_store(server.url())
-    assert "read-only" in caught.value.reason
+    with pytest.raises(StoreUnreachableError, match=r"^The database is read-only$") as caught:
+        store.apply_changes([PLANT])
+    found = [store.find_plants([1]), opened(server.url()).find_plants([1])]
 
+    assert "session is read-only" in caught.value.reason
+    assert found == [{1: PLANT}] * 2
+    wait_until(lambda: fails(store.probe))
     writable = f"{server.url()}?options=-cdefault_transaction_read_only%3Doff"
     execute(writable, "ALTER SYSTEM RESET default_transaction_read_only")
     execute(writable, "SELECT pg_reload_conf()")

@@ -184,3 +184,13 @@ def test_a_connection_that_cannot_be_opened_closes_none_of_the_others(
     assert store.apply_changes([LATER]) == [Outcome.STORED]
     assert store.find_plants([1]) == {1: PLANT}
     assert sessions(primary) == before
+
+
+def test_a_standby_alone_is_not_read(pair: Pair, opened: Opened) -> None:
+    """Its plants may be older than what was acknowledged."""
+    _, standby = pair
+
+    with pytest.raises(StoreUnavailableError, match=r"^The database is read-only$") as caught:
+        opened(standby.url())
+
+    assert "hot standby" in caught.value.reason

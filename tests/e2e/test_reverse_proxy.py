@@ -25,6 +25,7 @@ from support.fronts import (
     Running,
     Through,
     front,
+    limits,
     snippet,
 )
 from support.postgres import wait_until
@@ -95,6 +96,26 @@ def test_plants_are_created_and_listed_page_by_page_under_a_prefix(
             assert not path or path.startswith(f"{PREFIX}/plants?")
 
     assert listed == [plant.id for plant in plants]
+
+
+@pytest.mark.parametrize("proxy", ["nginx", "haproxy"])
+def test_a_visitor_who_asks_too_often_is_refused_and_no_other_visitor_and_no_token(
+    proxy: str, tmp_path: Path, service: Service, token: str
+) -> None:
+    with (
+        front(proxy, tmp_path / proxy, service.port, limits(proxy)) as running,
+        Through(running, None) as hasty,
+        Through(running, None, "127.0.0.3") as other,
+        Through(running, token) as known,
+    ):
+        statuses = [hasty.send("GET", f"{PREFIX}/healthz").status for _ in range(30)]
+        while statuses[-1] == 200 and len(statuses) < 5_000:
+            statuses.append(hasty.send("GET", f"{PREFIX}/healthz").status)
+        others = [each.send("GET", f"{PREFIX}/healthz").status for each in (other, known)]
+
+    assert set(statuses[:30]) == {200}
+    assert statuses[-1] == 429
+    assert others == [200, 200]
 
 
 def test_the_access_log_has_the_client_the_scheme_and_the_request_id_from_the_proxy(

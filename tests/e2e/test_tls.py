@@ -104,16 +104,34 @@ def test_failed_handshakes_cause_no_error_in_the_log_and_a_stop_waits_for_none(
     assert not any("Traceback" in line or "rror" in line for line in service.log)
 
 
-def test_an_unusable_certificate_or_key_is_a_one_line_error(tmp_path: Path, pair: Pair) -> None:
+def test_an_unusable_certificate_or_key_is_a_one_line_error_that_names_the_mistake(
+    tmp_path: Path, pair: Pair
+) -> None:
     other = make_pair(tmp_path, "other")
     locked = make_pair(tmp_path, "locked", passphrase=True)
-    for certificate, key in (
-        (pair.certificate, pair.certificate),
-        (pair.certificate, other.key),
-        (locked.certificate, locked.key),
+    for certificate, key, mistake in (
+        (pair.certificate, pair.certificate, f"--tls-key: {pair.certificate} has no private key"),
+        (pair.key, pair.key, f"--tls-certificate: {pair.key} has no certificate in PEM"),
+        (pair.certificate, other.key, f"--tls-key: {other.key} is not the key of the certificate"),
+        (locked.certificate, locked.key, f"--tls-key: {locked.key} has a passphrase"),
     ):
         done = run(tmp_path, "serve", "--port", "0", *options(Pair(certificate, key)))
 
         assert done.returncode == 2
         assert re.fullmatch(r"plantstore: --tls-[^\n]*\n", done.stderr), done.stderr
+        assert mistake in done.stderr
         assert not done.stdout
+
+
+def test_a_certificate_without_its_key_names_the_option_for_the_key(
+    tmp_path: Path, pair: Pair
+) -> None:
+    both = tmp_path / "both.pem"
+    both.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes()[:60])
+
+    alone = run(tmp_path, "serve", "--tls-certificate", str(pair.certificate))
+    damaged = run(tmp_path, "serve", "--tls-certificate", str(both))
+
+    assert "has no private key in PEM; name its file with --tls-key" in alone.stderr
+    assert "cannot be used" in damaged.stderr
+    assert "_ssl.c" not in damaged.stderr

@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 
 import pytest
 
+from support.command import output_of
 from support.service import Service
 
 ROOT = Path(__file__).parents[2]
@@ -179,3 +180,9 @@ def test_the_commands_of_a_page_work_in_order_and_print_the_output_it_shows(
             # A command may fail only if `echo $?` follows, whose output is compared.
             if following is None or following.text != "echo $?":
                 assert reader.status == 0, f"{command.text} printed {printed}"
+        written = [path.name for path in tmp_path.iterdir() if not path.is_symlink()]
+
+    # Otherwise, a reader would have them in a commit, and in the source distribution.
+    git = ("git", f"--git-dir={tmp_path}/git", f"--work-tree={ROOT}")
+    output_of(*git, "init", "--quiet")
+    assert sorted(written) == sorted(output_of(*git, "check-ignore", *written, cwd=ROOT).split())

@@ -66,7 +66,8 @@ def prometheus(tmp_path: Path, service: Service) -> Iterator[int]:
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     options = ("--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}")
-    with running_program(tmp_path, port, program("prometheus"), *options):
+    folder = "--storage.tsdb.path=metrics"  # Debian's default is the folder of the machine's own
+    with running_program(tmp_path, port, program("prometheus"), *options, folder):
         yield port
 
 

@@ -40,12 +40,12 @@ class Running(NamedTuple):
 class Through(Client):
     """One persistent connection through a proxy."""
 
-    def __init__(self, running: Running, token: str) -> None:
+    def __init__(self, running: Running, token: str | None, address: str = CLIENT) -> None:
         super().__init__(running.port, token)
         context = ssl.create_default_context(cafile=str(running.certificate))
         self.url = f"https://127.0.0.1:{running.port}"
         self.connection = http.client.HTTPSConnection(
-            "127.0.0.1", running.port, timeout=30, context=context, source_address=(CLIENT, 0)
+            "127.0.0.1", running.port, timeout=30, context=context, source_address=(address, 0)
         )
 
     def create(self, plant: NewPlant) -> int:
@@ -61,12 +61,24 @@ def program(name: str) -> str:
 
 
 def snippet(name: str) -> str:
-    """Return the configuration of a proxy in docs/reverse-proxy.md."""
+    """Return the configuration of a proxy in docs/reverse-proxy.md, which is the last one."""
+    return _blocks(name)[-1]
+
+
+def limits(name: str) -> dict[str, str]:
+    """Return the changes of the configuration that limit the requests of each address."""
+    lines = _blocks(name)[0]
+    if name == "haproxy":
+        return {"    http-request redirect": f"{lines}    http-request redirect"}
+    outer, inner = lines.split("# In `server`\n")
+    place = "    server_name garden.example;\n"
+    return {"upstream plantstore {": f"{outer}upstream plantstore {{", place: place + inner}
+
+
+def _blocks(name: str) -> list[str]:
     language = {"caddy": "caddyfile"}.get(name, name)
-    [shown] = re.findall(
-        rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-    return str(shown)
+    block = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return block.findall(PAGE.read_text("utf-8"))
 
 
 def free_port() -> int:

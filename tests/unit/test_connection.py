@@ -401,6 +401,37 @@ def test_a_client_that_does_not_wait_for_permission_gets_none() -> None:
         assert client.sent.startswith(b"HTTP/1.1 200 OK")
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [[b"Content-Length: 0\r\n\r\n"], [b"Transfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"]],
+    ids=["without a body", "with an empty one"],
+)
+def test_a_request_that_expects_a_100_for_no_body_keeps_its_connection(sent: list[bytes]) -> None:
+    with Served(Reading(1)) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(head(None, b"Expect: 100-continue").removesuffix(b"\r\n"))
+        for piece in sent:
+            client.arrive(piece)
+            served.run(0.1)
+        served.run(2)
+
+        assert client.sent.startswith(b"HTTP/1.1 200 OK")
+        assert not client.is_closing()
+
+
+def test_a_client_that_sends_single_bytes_is_late_also_while_they_are_gathered() -> None:
+    with Served(Reading(0)) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(head(None, b"Content-Length: 100000"))
+        for _ in range(1_050):
+            served.run(0.01)
+            client.arrive(b"x")
+
+        assert client.is_closing()
+
+
 def test_a_connection_closes_if_its_client_was_not_told_to_send_the_body() -> None:
     async def respond(_request: Request) -> Response:
         return Response(200, body=b"ok")

@@ -73,6 +73,14 @@ def test_a_batch_is_bounded_in_rows_and_in_bytes() -> None:
     assert all(batch.changes == batch.rows.items for batch in made)
 
 
+def test_a_batch_is_bounded_in_bytes_also_if_its_rows_arrive_one_by_one() -> None:
+    row = plain(1, name="x" * (BATCH_BYTES_MAX // 10))
+
+    made = batches(begun([], batch_rows_max=1_000), *[row] * 25)
+
+    assert [len(batch.rows) for batch in made] == [10, 10, 5]
+
+
 def test_rows_that_are_not_valid_are_counted_in_a_batch_and_are_no_changes() -> None:
     refused: Refused = []
     run = begun(refused, Conflict.REPLACE, batch_rows_max=3)
@@ -297,6 +305,21 @@ def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_othe
         seen |= {str(result) for result in results}
 
     assert len(seen) >= 3
+
+
+def test_a_dry_run_knows_the_last_of_several_changes_with_one_id() -> None:
+    trial = Trial(bytes_max=2_000)
+    rename = [Upsert(NewPlant(1, name), keeps_tag=False) for name in ("old", "new")]
+    others = [NewPlant(id_, "a") for id_ in range(2, 7)]  # so the first change is an older one
+
+    results = [trial.decide(batch, {}) for batch in (rename[:1], others, rename[1:], rename[1:])]
+
+    assert results == [
+        [Outcome.STORED],
+        [Outcome.STORED] * 5,
+        [Outcome.REPLACED],
+        [Outcome.ALREADY_STORED],
+    ]
 
 
 def test_the_memory_of_a_dry_run_for_deletions_is_bounded() -> None:

@@ -16,6 +16,7 @@ from plantstore.plants import (
     NewPlant,
     is_too_large,
     parse_new_plant,
+    parse_plant,
     render_plant,
 )
 from support.bodies import nearly_valid_bodies, read_plainly
@@ -217,6 +218,11 @@ def test_a_plant_may_have_16_kib_as_json_and_no_more() -> None:
 
     assert not is_too_large(NewPlant(1, "", tag))
     assert is_too_large(NewPlant(1, "a", tag))
+
+
+def test_a_tag_that_is_null_is_to_be_left_out_also_without_an_id() -> None:
+    with pytest.raises(RequestError, match="`tag` must be a string, got null; leave it out"):
+        parse_plant(b'{"name":"a","tag":null}')
 
 
 def test_a_rendered_plant_has_only_its_name_and_its_tag() -> None:

@@ -104,6 +104,13 @@ def test_no_event_leaves_a_request_whose_end_is_known() -> None:
     assert after <= {None, *ended}
 
 
+def test_a_request_is_served_until_its_response_is_written() -> None:
+    """The rest of its body is discarded then, and not held."""
+    served = {response for (request, response), state in STATES.items() if state.is_served}
+
+    assert served == {ResponseState.AWAITED, ResponseState.BEGUN, ResponseState.ENDED}
+
+
 def test_nothing_happens_on_a_closed_connection() -> None:
     for state in RequestState:
         closed = STATES[state, ResponseState.CLOSED]

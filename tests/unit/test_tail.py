@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from plantstore.commit.tail import SENT_BYTES_MAX, Tail, first_of
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import ErrorCode, FeedError, StoreUnavailableError
 from plantstore.feed import ChangesPage
 from plantstore.observe import Event, ReadFailed, ignore
 from plantstore.plants import NewPlant
@@ -87,6 +87,36 @@ def test_a_follower_gets_whole_events_up_to_a_size_but_at_least_one() -> None:
     ]
 
     assert pieces == [(half + half, 2), (b"x", 1), (large, 1), (b"", 7)]
+
+
+def test_after_a_number_was_refused_the_thread_follows_from_the_present() -> None:
+    class Restored(MemoryStore):
+        """A store that is replaced by a backup: it refuses the numbers of before."""
+
+        refused: int | None = None
+
+        def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+            if after is not None and after == self.refused:
+                raise FeedError(ErrorCode.CHANGES_GONE, "The changes are gone")
+            return super().read_changes(after, limit)
+
+    async def follow() -> int:
+        store = Restored()
+        store.keep_changes(7)
+        begin = store.read_changes(None, 1).end
+        tail = Tail(store, observe=ignore, threads=Restless())
+        async with tail.running():
+            tail.join()
+            while tail.events_after(begin) is None:
+                await tail.news
+            store.refused = begin
+            store.apply_changes([NewPlant(1, "a")])
+            present = store.read_changes(None, 1).end
+            while tail.generation < 2 and tail.events_after(present) is None:
+                await tail.news
+            return tail.generation
+
+    assert asyncio.run(asyncio.wait_for(follow(), 20)) == 1
 
 
 def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wait() -> None:

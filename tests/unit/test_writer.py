@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
@@ -15,9 +16,17 @@ from plantstore.commit import batcher
 from plantstore.commit.batcher import ITERATION_REQUESTS_MIN, NO_TURNSTILE
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
-from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
+from plantstore.observe import (
+    CommitFailed,
+    Committed,
+    Event,
+    WriterStarted,
+    WriterStopped,
+    ignore,
+)
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import TIDY_SECONDS
+from plantstore.threads import Threads
 from support.stores import FailingStore, GatedStore, MemoryStore
 
 
@@ -183,6 +192,47 @@ def test_an_idle_writer_lets_the_store_tidy_up_in_its_turns_until_it_is_done() -
     run(Store(), test, turnstile=turnstile)
 
     assert calls == [True] * 3
+
+
+class Quiet(Threads):
+    """Threads whose queue is empty three times, and then waits. It keeps the times to wait."""
+
+    def __init__(self) -> None:
+        self.waits: list[float | None] = []
+        self.is_waiting = threading.Event()
+
+    def queue(self) -> "SimpleQueue[Any]":
+        threads = self
+
+        class Recorded(SimpleQueue[Any]):
+            def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: FBT001, FBT002 (its)
+                threads.waits.append(timeout)
+                if len(threads.waits) < 4:
+                    raise Empty
+                threads.is_waiting.set()
+                return super().get(block)
+
+        return Recorded()
+
+
+def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> None:
+    results: list[float | StoreUnavailableError] = [0, StoreUnavailableError("It failed"), 7]
+    threads = Quiet()
+
+    class Store(MemoryStore):
+        def tidy(self) -> float:
+            result = results.pop(0)
+            if isinstance(result, StoreUnavailableError):
+                raise result
+            return result
+
+    async def main() -> None:
+        async with GroupCommit(Store(), observe=ignore, threads=threads).running():
+            assert await asyncio.to_thread(threads.is_waiting.wait, 30)
+
+    asyncio.run(main())
+
+    assert threads.waits == [batcher.IDLE_SECONDS, 0, batcher.IDLE_SECONDS, 7]
 
 
 def test_a_failure_is_remembered_for_failure_seconds_or_until_a_commit_succeeds() -> None:

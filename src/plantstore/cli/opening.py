@@ -88,10 +88,11 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
     """
     target = target.resolve()
     require_other_file(target, database)
+    if target.exists() and not target.is_file():
+        what = "is a folder; name a file in it" if target.is_dir() else "is not a regular file"
+        raise OperationError(f"{target} {what}")
     if target.exists() and not force:
         raise _exists(target)
-    if target.exists() and not target.is_file():
-        raise OperationError(f"{target} is not a regular file")
     partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.partial"
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))

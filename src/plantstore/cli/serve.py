@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from functools import partial
 from typing import Final, NoReturn
@@ -100,14 +101,32 @@ def _check_edge(settings: Settings) -> None:
 
 def _check_tls(settings: Settings) -> None:
     """Raise UsageError if the certificate or its key cannot be used."""
-    if settings.tls_certificate is None and settings.tls_key is not None:
-        raise UsageError("--tls-key needs --tls-certificate")
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None:
+        if key is not None:
+            raise UsageError("--tls-key needs --tls-certificate")
+        return
+    option, file = ("--tls-certificate", certificate) if key is None else ("--tls-key", key)
+    pem = file.read_text("latin-1")  # RFC 7468
+    if "CERTIFICATE-----" not in certificate.read_text("latin-1"):
+        raise UsageError(f"--tls-certificate: {certificate} has no certificate in PEM")
+    if "PRIVATE KEY-----" not in pem:
+        raise UsageError(
+            f"{option}: {file} has no private key in PEM; name its file with --tls-key"
+        )
+    if "ENCRYPTED" in pem:
+        raise UsageError(
+            f"{option}: {file} has a passphrase; remove it: openssl pkey -in FILE -out NEW_FILE"
+        )
     try:
         tls_context(settings)
-    except OSError as error:
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            message = f"{option}: {file} is not the key of the certificate {certificate}"
+            raise UsageError(message) from error
+        reason = (error.reason or "they are damaged").replace("_", " ").lower()
         raise UsageError(
-            "--tls-certificate and --tls-key must name a certificate and its private key, in PEM"
-            f" and without a passphrase: {error.strerror or error}"
+            f"--tls-certificate: {certificate} and its private key cannot be used: {reason}"
         ) from error
 
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from plantstore import __version__
 from plantstore.errors import StoreUnreachableError, UnsupportedError, UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
@@ -137,6 +138,8 @@ def _open_postgres(url: str, policy: SchemaPolicy, **options: Any) -> Store:  # 
         if (error.name or "").partition(".")[0] != "psycopg":
             raise
         is_checkout = (Path(__file__).parents[3] / "Makefile").exists()
-        command = "make postgres" if is_checkout else "pip install 'plantstore[postgres]'"
+        # No package index has the project: whoever registers its name there could run any code.
+        wheel = f"plantstore-{__version__}-py3-none-any.whl"
+        command = "make postgres" if is_checkout else f"pip install '{wheel}[postgres]'"
         raise UnsupportedError(f"PostgreSQL support is not installed: run {command}") from None
     return PostgresStore(url, display_url(url), policy, **options)

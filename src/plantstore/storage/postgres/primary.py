@@ -5,11 +5,13 @@ Theory of operation
 A URL may name several servers. For each new connection libpq tries them in turn, and takes the
 first one that accepts writes (`target_session_attrs=read-write`). So nothing looks for a primary
 while all connections work. After a failover, they break, time out or become read-only, one after
-the other. Two rules make that fast:
+the other. Three rules make that fast, and let reads go on:
 
 Rule 1: a server that failed is tried last.
 Rule 2: if a connection breaks while it is used, or its results cannot be trusted, all other
     connections to the same server are replaced before their next use.
+Rule 3: if the servers that can be reached take no writes, and one of them is no standby, a store
+    reads from it. Such a connection is used once, so that a server that takes writes is found.
 
 By these rules a store also leaves an old primary that nobody has stopped: its commits wait for a
 standby that follows the new primary, and are rejected. Until then, the store may read from it
@@ -30,6 +32,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.session import (
+    READ_ONLY,
     UNREACHABLE,
     Connection,
     open_connection,
@@ -139,6 +142,8 @@ class Primary:
     def connect(self, *, has_timeout: bool = True, for_writes: bool = False) -> Connection:
         """Open a connection to the primary, which the caller closes.
 
+        Without `for_writes`, it may be a primary that takes no writes (Rule 3).
+
         Args:
             has_timeout: whether statements have a time limit.
             for_writes: whether to refuse a server with too few standbys.
@@ -154,13 +159,18 @@ class Primary:
         lists = {key: ",".join(part[key] for part in parts) for key in parts[0]}
         try:
             connection = open_connection(make_conninfo(self._conninfo, **lists))
-        except StoreUnreachableError:
+        except StoreUnreachableError as error:
             self._tell(ServerChanged(None, 0))
-            raise
+            if for_writes or error.message != READ_ONLY:
+                raise
+            primary = {**lists, "target_session_attrs": "primary"}
+            connection = open_connection(make_conninfo(self._conninfo, **primary))
+            connection.takes_writes = False
         connection.made_at, connection.standbys_min = made_at, self._standbys_min
         try:
             connection.configure(has_timeout=has_timeout)
-            self._tell(ServerChanged(connection.server, connection.standbys))
+            if connection.takes_writes:
+                self._tell(ServerChanged(connection.server, connection.standbys))
             if for_writes:
                 connection.refuse_too_few()
         except BaseException:
@@ -217,7 +227,7 @@ class Primary:
             if connection.closed:
                 self._try_last(connection.server)
                 self._lost_at[connection.server] = self._monotonic()
-            elif self._is_closed:
+            elif self._is_closed or not connection.takes_writes:
                 connection.close()
             else:
                 self._idle[for_writes].append(connection)

@@ -45,6 +45,7 @@ ENGINE: Final = "postgres"
 GRACE_SECONDS: Final = 2
 
 UNREACHABLE: Final = "The database cannot be reached"
+READ_ONLY: Final = "The database is read-only"
 
 # Older servers do not report to their clients that they have become read-only.
 VERSION_MIN: Final = 14
@@ -88,8 +89,9 @@ WITH known AS (SELECT version FROM plantstore_migrations ORDER BY version DESC L
 """
 _VERSION: Final = "SELECT max(version) FROM plantstore_migrations"
 
-# Parameters that a server reports without being asked. They are "on" if it refuses writes.
-_READ_ONLY: Final = (b"default_transaction_read_only", b"in_hot_standby")
+# Parameters that a server reports without being asked: that it refuses writes, or is a standby.
+_READ_ONLY: Final = b"default_transaction_read_only"
+_STANDBY: Final = b"in_hot_standby"
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -104,12 +106,14 @@ class Connection(psycopg.Connection[TupleRow]):
         used_at: when it was last used without an error, by the same clock.
         standbys: how many synchronous standbys a commit waited for at the last count.
         standbys_min: minimum number of them.
+        takes_writes: whether the server took writes when the connection was opened.
 
     """
 
     wait_seconds: float | None = CONFIGURE_SECONDS
     made_at = used_at = -math.inf
     standbys = standbys_min = 0
+    takes_writes = True
 
     def __init__(self, pgconn: PGconn) -> None:
         super().__init__(pgconn)
@@ -207,7 +211,7 @@ class Connection(psycopg.Connection[TupleRow]):
         If the wait of a commit for the standbys is cancelled, the commit is done on the
         primary alone. PostgreSQL then reports success and a warning. A server that becomes
         read-only also reports this (https://www.postgresql.org/docs/current/libpq-status.html).
-        Another server is the primary then, and the results of this one may be outdated.
+        Another server may be the primary then, and the results of this one outdated.
 
         Raises:
             OperationalError: the results cannot be trusted. The connection is closed.
@@ -215,8 +219,11 @@ class Connection(psycopg.Connection[TupleRow]):
         """
         if self._unreplicated_commits:
             self._reject("the wait for the synchronous standby was cancelled")
-        if any(self.pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
+        if self._is_on(_STANDBY) or (self.takes_writes and self._is_on(_READ_ONLY)):
             self._reject("the server takes no writes any more")
+
+    def _is_on(self, parameter: bytes) -> bool:
+        return self.pgconn.parameter_status(parameter) == b"on"
 
     def _reject(self, reason: str) -> NoReturn:
         self.close()
@@ -254,12 +261,16 @@ _ATTEMPT: Final = re.compile(
     r"^- host: '(.*?)', port: '?(.*?)'?, hostaddr: .*?: (.*)$", re.MULTILINE
 )
 
+# What libpq says about a server that has not the wanted `target_session_attrs`.
+_REFUSALS: Final = ("session is read-only", "server is in hot standby mode")
+
 
 def open_connection(conninfo: str) -> Connection:
     """Open a connection on which each statement commits by itself. It is not configured yet.
 
     Raises:
-        StoreUnreachableError: no server of the connection string can be reached and used.
+        StoreUnreachableError: no server of the connection string can be reached and used. Its
+            message is READ_ONLY if the servers that can be reached take no writes.
 
     """
     try:
@@ -269,8 +280,10 @@ def open_connection(conninfo: str) -> Connection:
             f"{host}:{port or 5432}: {core_of(said)}"
             for host, port, said in _ATTEMPT.findall(str(error))
         ]
-        reason = shortened("; ".join(reasons) or reason_of(error))
-        raise StoreUnreachableError(UNREACHABLE, reason) from error
+        reason = "; ".join(reasons) or reason_of(error)
+        is_read_only = any(text in reason for text in _REFUSALS) and "timeout" not in reason
+        what = READ_ONLY if is_read_only else UNREACHABLE
+        raise StoreUnreachableError(what, shortened(reason)) from error
 
 
 # How many other connections begin a transaction, so that a pooler gives them the session.

@@ -14,3 +14,7 @@ ALTER TABLE changes ADD COLUMN set_number BIGINT;
 ALTER TABLE changes ADD COLUMN name_before TEXT;
 ALTER TABLE changes ADD COLUMN tag_before TEXT;
 CREATE INDEX changes_of_sets ON changes (set_number, id, number) WHERE set_number IS NOT NULL;
+
+-- Names with a tatweel, or with more characters that look like an apostrophe, have other words and
+-- another key now. All but one are not ASCII.
+UPDATE plants SET words = NULL, name_key = NULL WHERE octet_length(name) <> char_length(name) OR strpos(name, '`') > 0;

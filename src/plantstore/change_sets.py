@@ -13,7 +13,7 @@ undo can stop anywhere, run again, and run beside other changes.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -155,19 +155,6 @@ class Walk:
     def _swap(self, id_: int) -> Swap:
         # If others came between, no plant fulfils the condition: only the wanted one is accepted.
         return Swap(id_, self._after if self._is_intact else self._before, self._before)
-
-
-def scopes_of(swaps: Sequence[Swap]) -> Iterator[str]:
-    """Return the scopes that the changes of an undo need."""
-    for swap in swaps:
-        if swap.before != swap.after:
-            yield _scope_of(swap)
-
-
-def _scope_of(swap: Swap) -> str:
-    if swap.after is None:
-        return "plants:delete"
-    return "plants:create" if swap.before is None else "plants:update"
 
 
 def settle(

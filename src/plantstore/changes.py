@@ -7,9 +7,9 @@ old values again gets its old entity tag again.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -167,6 +167,16 @@ class Swap(msgspec.Struct, frozen=True, gc=False, tag=True):
     before: Plant | msgspec.UnsetType | None
     after: Plant | None
 
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes that a token needs for it."""
+        if self.after is None:
+            return ("plants:delete",)
+        if self.before is None:
+            return ("plants:create",)
+        both = ("plants:create", "plants:update")
+        return both if self.before is msgspec.UNSET else both[1:]
+
 
 # A change that is not in a set: to create a plant, or one of the others.
 SingleChange: TypeAlias = NewPlant | UnconditionalChange | Conditional | Swap
@@ -187,19 +197,29 @@ class InSet(msgspec.Struct, frozen=True, gc=False, tag=True):
 Change: TypeAlias = SingleChange | InSet
 
 
-def set_of_first(changes: Sequence[Change]) -> str | None:
-    """Return the name of the set of the first change; None if it is in none."""
-    first = changes[0] if changes else None
-    return first.set if isinstance(first, InSet) else None
+class AllInSet(Sequence[InSet]):
+    """Changes that are all in one set. Each has its InSet only while it is looked at.
 
+    Attributes:
+        changes: the changes.
+        set: the name of their set.
 
-def creates_in_set(changes: Sequence[Change], name: str) -> list[NewPlant]:
-    """Return the plants of the changes that create plants in the set with this name."""
-    return [
-        each.change
-        for each in changes
-        if isinstance(each, InSet) and isinstance(each.change, NewPlant) and each.set == name
-    ]
+    """
+
+    def __init__(self, changes: Sequence[SingleChange], name: str) -> None:
+        self.changes = changes
+        self.set = name
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __iter__(self) -> Iterator[InSet]:
+        return (InSet(change, self.set) for change in self.changes)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 (as Sequence has it)
+        if isinstance(index, slice):
+            return AllInSet(self.changes[index], self.set)
+        return InSet(self.changes[index], self.set)
 
 
 class Outcome(Enum):

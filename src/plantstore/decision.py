@@ -73,7 +73,7 @@ def decide(
         if isinstance(change, NewPlant):
             if before is None:
                 stored[change.id] = states[change.id] = change
-                made.append((_CREATED, change.id, change.name, change.tag))
+                made.append((_CREATED, change.id, change.name, change.tag, None, None, None))
                 results.append(Outcome.STORED)
             elif before == change:
                 results.append(Outcome.ALREADY_STORED)
@@ -86,7 +86,7 @@ def decide(
             if set_name in closed:
                 results.append(Outcome.SET_CLOSED)
                 continue
-        result, after = _make_single(change, before)
+        result, after = _make(change, before)
         results.append(result)
         if after is before:
             continue
@@ -102,24 +102,17 @@ def decide(
 
 
 def _made(id_: int, before: NewPlant | None, after: NewPlant | None, set_name: str | None) -> Made:
-    made: Made = (_DELETED, id_, None, None)
-    if after is not None:
-        made = (_CREATED if before is None else _REPLACED, id_, after.name, after.tag)
-    if set_name is None:
-        return made
-    return (*made, set_name, *((None, None) if before is None else (before.name, before.tag)))
+    old = (None, None) if before is None or set_name is None else (before.name, before.tag)
+    if after is None:
+        return (_DELETED, id_, None, None, set_name, *old)
+    kind = _CREATED if before is None else _REPLACED
+    return (kind, id_, after.name, after.tag, set_name, *old)
 
 
-def _make_single(change: SingleChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
+def _make(change: SingleChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
     """Return the result of a change, and the plant afterwards: the same object if unchanged."""
     if isinstance(change, Conditional):
         return _make_if(change, before)
-    return _make(change, before)
-
-
-def _make(
-    change: NewPlant | UnconditionalChange | Swap, before: NewPlant | None
-) -> tuple[Result, NewPlant | None]:
     result, after = _make_of_any_size(change, before)
     if after is not None and after is not before and is_too_large(after):
         return Outcome.TOO_LARGE, before

@@ -42,16 +42,9 @@ class Kind(IntEnum):
 
 
 # A change that a batch makes: its kind, and the id, name and tag of the plant afterwards. A plant
-# that is deleted has neither name nor tag. If the change is in a set, the name of the set follows,
-# and the name and tag of the plant before.
-Made: TypeAlias = (
-    tuple[int, int, str | None, str | None]
-    | tuple[int, int, str | None, str | None, str, str | None, str | None]
-)
-
-# The number of its members.
-IN_NO_SET: Final = 4
-IN_A_SET: Final = 7
+# that is deleted has neither name nor tag. The name of the set of the change follows, and the name
+# and tag of the plant before; they are None if the change is in no set.
+Made: TypeAlias = tuple[int, int, str | None, str | None, str | None, str | None, str | None]
 
 
 class Recorded(NamedTuple):

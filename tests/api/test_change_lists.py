@@ -292,7 +292,7 @@ def test_a_list_whose_token_is_revoked_meanwhile_keeps_what_was_stored(world: Wo
 
 
 def test_lists_of_changes_and_imports_share_their_places(world: World) -> None:
-    world.parts.imports._limit = ConcurrencyLimit(0, "imports")  # noqa: SLF001
+    world.parts.imports.limit = ConcurrencyLimit(0, "imports")
 
     answer = change(world, line(1, None, "a"))
 

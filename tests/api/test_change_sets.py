@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from plantstore.api.undos import UNDOS_MAX
+from plantstore.api.file_imports import IMPORTS_MAX
 from plantstore.changes import Change, Deletion, InSet, Outcome, Result, Upsert, entity_tag
-from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import NewPlant
 from support.change_sets import plants_of
@@ -328,6 +328,23 @@ def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again() -
     assert world.store.plants == {}
 
 
+@pytest.mark.parametrize("left", [9000, 4000])
+def test_an_undo_that_fails_says_that_nothing_was_done_only_if_it_is_so(left: int) -> None:
+    class Unreachable(MemoryStore):
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            if 0 < len(self.plants) <= left:
+                raise StoreUnreachableError("The server does not respond")
+            return super().apply_changes(changes)
+
+    with World(Unreachable()) as world:
+        world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
+
+        failed = undo(world)
+
+    assert_error(failed, 503, ErrorCode.STORE_UNAVAILABLE, "The server does not respond")
+    assert ("nothing was done" in failed.json()["message"]) == (len(world.store.plants) == 9000)
+
+
 def test_a_plant_that_is_changed_between_the_read_and_the_commit_is_kept() -> None:
     class Overtaken(MemoryStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -364,10 +381,10 @@ def test_a_response_lacks_the_set_if_it_cannot_be_read_after_the_change(world: W
 
 
 def test_undos_over_the_limit_are_503(world: World) -> None:
-    for number in range(UNDOS_MAX):
-        world.parts.undos.limit.acquire(f"{number}")
+    for number in range(IMPORTS_MAX):
+        world.parts.imports.limit.acquire(f"{number}")
 
-    assert_error(undo(world), 503, ErrorCode.OVERLOADED, "Too many undos")
+    assert_error(undo(world), 503, ErrorCode.OVERLOADED, "Too many imports and undos")
 
 
 def test_a_conditional_change_is_in_its_set(world: World) -> None:

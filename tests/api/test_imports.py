@@ -92,7 +92,7 @@ def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was
 
 
 def test_an_import_over_the_limit_is_503_and_stores_nothing(world: World) -> None:
-    world.parts.imports._limit = ConcurrencyLimit(0, "imports")  # noqa: SLF001
+    world.parts.imports.limit = ConcurrencyLimit(0, "imports")
 
     answer = world.send("POST", "/plants.ndjson", lines(1, 1), fields=NDJSON)
 
@@ -145,7 +145,7 @@ def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
 @pytest.mark.parametrize(("others", "remembered"), [(0, 1), (31, 0)])
 def test_imports_share_the_memory_of_dry_runs(world: World, others: int, remembered: int) -> None:
     for number in range(others):
-        world.parts.imports._limit.acquire(f"{number}")  # noqa: SLF001
+        world.parts.imports.limit.acquire(f"{number}")
     rows = lines(1, 5_000) + lines(1, 1)
 
     answer = world.send("POST", "/plants.ndjson?dry-run=true", rows, fields=NDJSON)

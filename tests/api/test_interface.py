@@ -17,7 +17,7 @@ from plantstore.api.operations import OPERATIONS as TABLE
 from plantstore.api.paging import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.parameters import INT32_MAX
 from plantstore.change_sets import UndoCounts
-from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
+from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, RowCounts, RowError
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
@@ -257,14 +257,17 @@ def test_the_members_of_responses_are_those_of_the_document() -> None:
     records: dict[str, Any] = {
         "Token": TokenDescription,
         "Ids": HandedOut,
-        "RowError": RowError,
-        "ImportResult": ImportResult,
         "UndoResult": UndoCounts,
     }
     [conflict] = (each for each in PARAMETERS.values() if each["name"] == "on-conflict")
 
     for name, record in records.items():
         assert SCHEMAS[name]["properties"].keys() == set(record.__struct_fields__)
+    errors = {*SCHEMAS["RowError"]["properties"], *SCHEMAS["ChangeError"]["properties"]}
+    assert errors == {*RowError.__struct_fields__}
+    for name, never in (("ImportResult", "deleted"), ("ChangesResult", "skipped")):
+        counted = {*RowCounts.__struct_fields__} - {never}
+        assert {*SCHEMAS[name]["properties"]} == counted | {"dry_run", "errors", "warnings"}
     assert conflict["schema"]["enum"] == [each.value for each in Conflict]
     assert SCHEMAS["ImportResult"]["properties"]["errors"]["maxItems"] == LISTED_ERRORS_MAX
 

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from plantstore.change_sets import SetChange, UndoCounts
 from plantstore.changes import (
+    AllInSet,
     Change,
     Deletion,
     InSet,
@@ -21,6 +22,7 @@ from plantstore.changes import (
     PlantOutcome,
     Replacement,
     Result,
+    SingleChange,
     Swap,
     Upsert,
 )
@@ -83,6 +85,30 @@ def test_a_set_has_its_changes_by_id_with_what_the_plants_were_before(store: Sto
     assert store.read_set(SET, None, 0) == ([], 6)
 
 
+def test_changes_that_are_all_in_one_set_are_made_as_if_each_was_in_it(store: Store) -> None:
+    store.apply_changes([NewPlant(2, "b"), NewPlant(4, "d")])
+    batches: list[list[SingleChange]] = [
+        [NewPlant(3, "c"), NewPlant(1, "a", "t")],
+        [NewPlant(5, "e"), NewPlant(2, "other")],
+        [Replacement(2, Plant("c")), Deletion(4), Deletion(9)],
+    ]
+
+    outcomes = [store.apply_changes(AllInSet(batch, SET)) for batch in batches]
+
+    assert outcomes == [
+        [Outcome.STORED, Outcome.STORED],
+        [Outcome.STORED, Outcome.ID_TAKEN],
+        [Outcome.REPLACED, Outcome.DELETED, Outcome.NO_SUCH_PLANT],
+    ]
+    assert changes_of(store, SET) == [
+        (CREATED, 1, "a", "t", None, None),
+        (REPLACED, 2, "c", None, "b", None),
+        (CREATED, 3, "c", None, None, None),
+        (DELETED, 4, None, None, "d", None),
+        (CREATED, 5, "e", None, None, None),
+    ]
+
+
 def test_the_feed_has_the_changes_of_sets_as_all_others(store: Store) -> None:
     store.apply_changes([InSet(NewPlant(1, "a", "t"), SET), NewPlant(2, "b")])
     store.apply_changes([InSet(Deletion(1), SET), InSet(Replacement(2, Plant("c")), SET)])
@@ -100,7 +126,7 @@ def test_of_creates_with_one_id_in_a_batch_the_first_one_is_recorded(store: Stor
     for first, name in enumerate((SET, OTHER)):
         plant = NewPlant(first, "a")
         store.apply_changes([plant, InSet(plant, name), NewPlant(first + 2, "b")])
-        store.apply_changes([InSet(NewPlant(first + 4, "c"), name)] * 2)
+        store.apply_changes(AllInSet([NewPlant(first + 4, "c")] * 2, name))
 
     assert changes_of(store, SET) == [(CREATED, 4, "c", None, None, None)]
     assert changes_of(store, OTHER) == [(CREATED, 5, "c", None, None, None)]
@@ -147,6 +173,7 @@ def test_no_change_is_made_in_a_closed_set_and_its_neighbours_are(store: Store) 
         *(Outcome.SET_CLOSED, Outcome.STORED, Outcome.STORED),
     ]
     assert store.apply_changes(others) == [*[Outcome.SET_CLOSED] * 2, Outcome.DELETED]
+    assert store.apply_changes(AllInSet([NewPlant(5, "e")] * 2, SET)) == [Outcome.SET_CLOSED] * 2
     assert plants_of(store) == {1: NewPlant(1, "a"), 4: NewPlant(4, "d")}
     assert changes_of(store, SET) == [(CREATED, 1, "a", None, None, None)]
     assert changes_of(store, OTHER) == [(CREATED, 4, "d", None, None, None)]
@@ -284,10 +311,10 @@ def test_no_change_is_in_a_set_after_its_close_whichever_transactions_run(databa
             for name in names:
                 outcomes: list[Result] = []
                 while Outcome.SET_CLOSED not in outcomes:
-                    batch: list[Change] = [InSet(NewPlant(next(ids), "a"), name) for _ in range(9)]
+                    batch: list[SingleChange] = [NewPlant(next(ids), "a") for _ in range(9)]
                     if len(outcomes) % 2:
-                        batch.append(InSet(Upsert(NewPlant(0, f"{number}")), name))
-                    outcomes += mine.apply_changes(batch)
+                        batch.append(Upsert(NewPlant(0, f"{number}")))
+                    outcomes += mine.apply_changes(AllInSet(batch, name))
 
     def close() -> list[list[SetChange]]:
         """Close each set once it has changes; return its changes after that."""
@@ -319,8 +346,8 @@ def test_a_set_that_is_closed_while_its_change_waits_for_the_feed_gets_no_change
     first, second = opened(url), opened(url)
     first.keep_changes(7)
     first.apply_changes([InSet(NewPlant(1, "a"), SET)])
-    batches: list[list[Change]] = [
-        [InSet(NewPlant(2, "b"), SET)],
+    batches: list[Sequence[Change]] = [
+        AllInSet([NewPlant(2, "b")], SET),
         [InSet(Deletion(1), SET), NewPlant(3, "c")],
     ]
     for batch in batches:
@@ -334,6 +361,27 @@ def test_a_set_that_is_closed_while_its_change_waits_for_the_feed_gets_no_change
         execute(url, "UPDATE change_sets SET closed = false")
 
     assert plants_of(first) == {1: NewPlant(1, "a"), 3: NewPlant(3, "c")}
+
+
+def test_creates_that_are_all_in_one_set_are_one_statement(path: Path) -> None:
+    statements: list[str] = []
+
+    def note(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
+        statements.append(sql)
+        return True
+
+    def trace(connection: apsw.Connection) -> None:
+        connection.exec_trace = note
+
+    apsw.connection_hooks.append(trace)
+    with contextlib.closing(open_store(f"sqlite:///{path}")) as store:
+        apsw.connection_hooks.remove(trace)
+        store.keep_changes(7)
+        statements.clear()
+        store.apply_changes(AllInSet([NewPlant(id_, "a") for id_ in range(9)], SET))
+        changed = [sql.split()[:3] for sql in statements if not sql.lower().startswith("pragma")]
+
+    assert changed == [["INSERT", "INTO", "creates"]]
 
 
 def test_a_page_of_a_set_reads_only_its_changes(path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from plantstore.changes import (
     ANY,
+    AllInSet,
     Change,
     Conditional,
     Deletion,
@@ -134,9 +135,12 @@ def test_stores_that_change_the_same_plants_do_not_deadlock(
                 change = choose.choice([new, new, new, *others])
                 in_set = InSet(change, f"set-{choose.randrange(4)}")
                 changes.append(choose.choice([change, in_set]))
+            singles = [each.change if isinstance(each, InSet) else each for each in changes]
+            in_one = AllInSet(singles, f"set-{choose.randrange(4)}")
+            batch = changes if choose.random() < 0.7 else in_one
             outcomes |= {
                 result.outcome if isinstance(result, PlantOutcome) else result
-                for result in store.apply_changes(changes)
+                for result in store.apply_changes(batch)
             }
         return outcomes
 

@@ -8,7 +8,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -430,20 +430,23 @@ class Client(Actor):
         http.leave()
 
     async def store_file(self) -> None:
-        """Import rows under new ids, perhaps after a dry run; some of them may be invalid."""
+        """Import rows under new ids, perhaps after a dry run; some of them may be invalid.
+
+        The import may be in a set, and be undone.
+        """
         chance, model = self._chance, self._model
         file = self._file()
+        name = f"{self.name.replace(' ', '-')}-{next(self._sets):09}"
+        fields = chance.choice([[], [f"Change-Set: {name}"]])
+        model.sets += [name, f"{name}-undo"]
         if chance.random() < 0.3:
-            body, pieces = file.text.encode(), self._pieces()
-            path = "/plants.csv?dry-run=true"
-            tried = await self._ask(request("POST", path, self.token, body, pieces=pieces))
-            if tried.status == 200:
-                self._compare(file, json.loads(tried.body))
+            await self._try_file(file)
         for id_, value in file.rows:
             model.possible[id_] = {None, value}
         doubted = (self.name, file.rows)
         model.prefixes.append(doubted)
-        data = request("POST", "/plants.csv", self.token, file.text.encode(), pieces=self._pieces())
+        text, pieces = file.text.encode(), self._pieces()
+        data = request("POST", "/plants.csv", self.token, text, *fields, pieces=pieces)
         if is_hasty := chance.random() < 0.6:
             pauses = (0, 0.001, 0.003)
             self._http = Http(self._find_service(), chance, is_slow=True, pauses=pauses)
@@ -454,6 +457,8 @@ class Client(Actor):
             self._compare(file, json.loads(response.body))
             self._settle_rows(file.rows, len(file.rows))
             model.prefixes.remove(doubted)
+            if fields:
+                await self._undo_file(name, file.rows)
         elif "lines_stored_through" in (answer := json.loads(response.body)):
             stored = sum(last <= answer["lines_stored_through"] for last in file.last_lines)
             self._settle_rows(file.rows, stored)
@@ -462,6 +467,18 @@ class Client(Actor):
             for id_, _ in file.rows:
                 model.possible[id_] = {None}
             model.prefixes.remove(doubted)
+
+    async def _try_file(self, file: "_File") -> None:
+        body, path = file.text.encode(), "/plants.csv?dry-run=true"
+        tried = await self._ask(request("POST", path, self.token, body, pieces=self._pieces()))
+        if tried.status == 200:
+            self._compare(file, json.loads(tried.body))
+
+    async def _undo_file(self, name: str, rows: Sequence[tuple[int, Value]]) -> None:
+        made: dict[int, list[tuple[Value, Value]]] = {id_: [(None, value)] for id_, value in rows}
+        seen: dict[int, set[Value]] = {id_: {None, value} for id_, value in rows}
+        with self._doubting(seen):
+            await self._undo(name, made, seen)
 
     def _file(self) -> "_File":
         chance = self._chance
@@ -612,7 +629,7 @@ class Client(Actor):
         made: dict[int, list[tuple[Value, Value]]] = {}
         seen: dict[int, set[Value]] = {}
         model.sets += [name, f"{name}-undo"]
-        try:
+        with self._doubting(seen):
             for _ in range(chance.choice([1, 2, 6])):
                 known = [id_ for id_ in self._mine if model.is_known(id_)]
                 id_ = chance.choice([*known[-3:], *made, next(self._fresh)])
@@ -627,10 +644,15 @@ class Client(Actor):
                 if is_in_set and before != after:
                     made.setdefault(id_, []).append((before, after))
             await self._undo(name, made, seen)
+
+    @contextlib.contextmanager
+    def _doubting(self, seen: dict[int, set[Value]]) -> Iterator[None]:
+        """Doubt the plants of a set if the block fails: an undo, or a change, may still run."""
+        try:
+            yield
         except (LostError, ConnectionRefusedError, LateError, _UnknownError):
-            # An undo, or a change, may still run, or never have begun.
             for id_, values in seen.items():
-                model.possible[id_] = model.of(id_) | values
+                self._model.possible[id_] = self._model.of(id_) | values
             self._mine = [id_ for id_ in self._mine if id_ not in seen]
             raise
 

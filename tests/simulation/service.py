@@ -259,7 +259,7 @@ class Service:
             "changes": parts.writer.waiting,
             "reads": parts.reader.waiting,
             "ids": parts.ids.batcher.waiting,
-            "imports": parts.imports._limit.running,  # noqa: SLF001
+            "imports": parts.imports.limit.running,
             "exports": parts.exports._limit.running,  # noqa: SLF001
             "streams": parts.changes.limit.running,
             "connections": len(self._state.connections),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from plantstore.change_sets import SetChange, UndoCounts, Walk, settle
-from plantstore.changes import Deletion, InSet, SingleChange, Upsert
+from plantstore.changes import AllInSet, Deletion, InSet, SingleChange, Upsert
 from plantstore.errors import FeedError
 from plantstore.plants import NewPlant
 from plantstore.store import PlantStore, Store
@@ -132,8 +132,10 @@ def play(store: Store, model: Sets, steps: int) -> None:
             found = undo(store, name, in_set=in_set, limit=rng.choice([1, 2, 5, 50]))
             assert found == expected
         else:
-            batch: list[SingleChange | InSet] = []
+            batch: list[tuple[SingleChange, str | None]] = []
             in_sets = [None, *sorted(open_sets)]
+            if rng.random() < 0.3:
+                in_sets = [rng.choice(in_sets)]
             is_new = rng.random() < 0.5  # plants that only are created
             for id_ in rng.sample(range(8), rng.randrange(1, 5)):
                 name_ = rng.choice(in_sets)
@@ -145,7 +147,10 @@ def play(store: Store, model: Sets, steps: int) -> None:
                 change: SingleChange = Deletion(id_) if after is None else Upsert(plant)
                 if is_new:
                     change = plant
-                batch.append(change if name_ is None else InSet(change, name_))
-            if batch:
-                store.apply_changes(batch)
-        assert plants_of(store) == model.plants
+                batch.append((change, name_))
+            if batch and len(in_sets) == 1 and in_sets[0]:
+                store.apply_changes(AllInSet([change for change, _ in batch], in_sets[0]))
+            elif batch:
+                store.apply_changes([InSet(one, name) if name else one for one, name in batch])
+        assert store.find_plants([*range(8)]) == model.plants
+        assert store.count_plants() == len(model.plants)

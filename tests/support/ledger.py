@@ -17,10 +17,10 @@ from typing import NamedTuple, TypeAlias
 
 from plantstore.changes import (
     ANY,
+    AllInSet,
     Change,
     Conditional,
     Deletion,
-    InSet,
     Patch,
     Precondition,
     Replacement,
@@ -50,7 +50,7 @@ CONDITIONS = [*[None] * 8, Precondition(if_match=ANY), Precondition(if_none_matc
 # The names of sets. Most changes are in none.
 SETS = ("one", "another")
 
-Act: TypeAlias = list[Change] | TokenRecord
+Act: TypeAlias = Sequence[Change] | TokenRecord
 
 
 class Content(NamedTuple):
@@ -176,7 +176,7 @@ def acts(chance: random.Random, count: int) -> Iterator[Act]:
         else:
             in_set = chance.choice([None, None, None, *SETS])
             changes = [_change(chance) for _ in range(chance.randrange(1, 9))]
-            yield [each if in_set is None else InSet(each, in_set) for each in changes]
+            yield changes if in_set is None else AllInSet(changes, in_set)
 
 
 def _change(chance: random.Random) -> SingleChange:

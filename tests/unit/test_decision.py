@@ -43,9 +43,12 @@ def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
         changed=[NewPlant(3, "new"), NewPlant(5, "again")],
         gone=[4],
         made=[
-            *((REPLACED, 3, "new", None), (DELETED, 4, None, None), (DELETED, 5, None, None)),
-            *((CREATED, 5, "again", None), (CREATED, 6, "a", None), (REPLACED, 6, "b", None)),
-            *((CREATED, 8, "a", None), (DELETED, 8, None, None), (CREATED, 8, "c", None)),
+            (*change, None, None, None)
+            for change in (
+                *((REPLACED, 3, "new", None), (DELETED, 4, None, None), (DELETED, 5, None, None)),
+                *((CREATED, 5, "again", None), (CREATED, 6, "a", None), (REPLACED, 6, "b", None)),
+                *((CREATED, 8, "a", None), (DELETED, 8, None, None), (CREATED, 8, "c", None)),
+            )
         ],
     )
 

@@ -4,12 +4,12 @@ import random
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from plantstore.changes import Change, Outcome, PlantOutcome, Result, Swap, Upsert
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
     Batch,
-    ChangeError,
     Conflict,
     Import,
     RowCounts,
@@ -250,12 +250,12 @@ def test_each_outcome_of_a_change_is_counted_and_a_refused_one_says_what_is_stor
     assert batch.changes[:1] == [Swap(1, None, Plant("a"))]
     assert run.counts == RowCounts(1, 1, 1, 0, 6, 1)
     false, said = ErrorCode.PRECONDITION_FAILED, "`before` is not what is stored: "
-    assert [each for each in errors if isinstance(each, ChangeError)] == [
-        ChangeError(6, false, f"{said}a plant has the id 6", plant=NewPlant(6, "b")),
-        ChangeError(7, false, f"{said}another plant has the id 7", plant=NewPlant(7, "b", "t")),
-        ChangeError(9, false, f"{said}no plant has the id 7", plant=None),
+    assert [each for each in errors if each.plant is not UNSET] == [
+        RowError(6, false, f"{said}a plant has the id 6", plant=NewPlant(6, "b")),
+        RowError(7, false, f"{said}another plant has the id 7", plant=NewPlant(7, "b", "t")),
+        RowError(9, false, f"{said}no plant has the id 7", plant=None),
     ]
-    assert [(each.line, each.error) for each in errors if not isinstance(each, ChangeError)] == [
+    assert [(each.line, each.error) for each in errors if each.plant is UNSET] == [
         *((5, ErrorCode.BODY_TOO_LARGE), (8, ErrorCode.NOT_JSON), (10, ErrorCode.NOT_JSON)),
     ]
 
@@ -274,7 +274,7 @@ def test_the_size_of_the_plants_that_errors_show_is_bounded(
     run.settle(batch, [refused_for(NewPlant(n, name)) for n, name in enumerate(names)])
 
     assert [each.line for each in errors] == [1, 2, 3, 4]
-    assert [each.line for each in errors if isinstance(each, ChangeError)] == shown
+    assert [each.line for each in errors if each.plant is not UNSET] == shown
 
 
 @pytest.mark.parametrize("kind", ["create", "replace", "keep the tag", "swap"])

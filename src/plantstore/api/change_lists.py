@@ -4,24 +4,18 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from plantstore.api.auth import Authenticator
-from plantstore.api.file_imports import Imports, Kind
+from plantstore.api.file_imports import Imports
 from plantstore.api.parameters import read_query
 from plantstore.changes import Swap
-from plantstore.commit.imports import SHOWN_BYTES_MAX, ChangesResult, Conflict, Import
+from plantstore.commit.imports import SHOWN_BYTES_MAX, Conflict, Import
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.formats.change_lines import ChangeLinesParser
 from plantstore.server.interface import Request, Response
 
-_CREATE: Final = "plants:create"
-_UPDATE: Final = "plants:update"
-_DELETE: Final = "plants:delete"
-
 # A token needs one of them at least, and each line those of its change.
-SCOPES: Final = f"{_CREATE} {_UPDATE} {_DELETE}"
+SCOPES: Final = "plants:create plants:update plants:delete"
 
 
 async def run(authenticator: Authenticator, imports: Imports, request: Request) -> Response:
@@ -32,8 +26,10 @@ async def run(authenticator: Authenticator, imports: Imports, request: Request) 
     is_shown = "plants:read" in scopes.union(authenticator.public_scopes)
     shown = SHOWN_BYTES_MAX if is_shown else 0
     begin = partial(Import, parser, Conflict.REFUSE, shown_bytes_max=shown)
-    kind = Kind(FORMATS["ndjson"], begin, [SCOPES], ChangesResult, has_plants=True)
-    return await imports.receive(kind, request, parameters)
+    form = FORMATS["ndjson"]
+    return await imports.receive(
+        request, form, begin, parameters, scopes=[SCOPES], never="skipped", has_plants=True
+    )
 
 
 def _require_scopes(scopes: AbstractSet[str], swap: Swap) -> None:
@@ -43,14 +39,6 @@ def _require_scopes(scopes: AbstractSet[str], swap: Swap) -> None:
         RequestError: SCOPE_MISSING.
 
     """
-    for scope in _scopes_of(swap):
+    for scope in swap.scopes:
         if scope not in scopes:
             raise RequestError(ErrorCode.SCOPE_MISSING, f"The token lacks the scope {scope}")
-
-
-def _scopes_of(swap: Swap) -> tuple[str, ...]:
-    if swap.after is None:
-        return (_DELETE,)
-    if swap.before is None:
-        return (_CREATE,)
-    return (_CREATE, _UPDATE) if swap.before is msgspec.UNSET else (_UPDATE,)

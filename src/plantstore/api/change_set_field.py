@@ -1,6 +1,5 @@
 """The field `Change-Set` of requests that change plants, and of their responses."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from plantstore.api.parameters import invalid
@@ -35,17 +34,6 @@ def in_set(request: Request, change: SingleChange) -> Change:
     """
     name = set_of(request)
     return change if name is None else InSet(change, name)
-
-
-def all_in_set(request: Request, changes: Sequence[SingleChange]) -> Sequence[Change]:
-    """Return changes in the set of a request, if it has one.
-
-    Raises:
-        RequestError: INVALID_PARAMETER, if its name is malformed.
-
-    """
-    name = set_of(request)
-    return changes if name is None else [InSet(change, name) for change in changes]
 
 
 async def recorded(request: Request, reader: GroupRead) -> dict[str, str]:

@@ -13,6 +13,9 @@ Between two steps, an import ends if its client is gone or the service stops.
 
 A dry run takes the same steps, but it looks up the stored plants of a batch instead of storing it.
 So it takes no turn of the writer.
+
+Lists of changes (`plantstore.api.change_lists`) and undos (`plantstore.api.undos`) are imports in
+this sense: their batches come from elsewhere, and are made in the same way.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar, TypeVarTuple
@@ -28,7 +31,7 @@ from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 import msgspec
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.change_set_field import all_in_set, recorded, set_of
+from plantstore.api.change_set_field import recorded, set_of
 from plantstore.api.parameters import (
     has_preference,
     invalid,
@@ -38,15 +41,14 @@ from plantstore.api.parameters import (
     require_no_coding,
     unsupported,
 )
+from plantstore.changes import AllInSet, Result, SingleChange
 from plantstore.commit.imports import (
     BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
     TRIAL_BYTES_MAX,
     Batch,
-    ChangesResult,
     Conflict,
     Import,
-    ImportResult,
     RowError,
     Trial,
 )
@@ -67,13 +69,15 @@ from plantstore.server.interface import Request, Response, pieces
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
-# Imports that run at a time.
+# Imports and undos that run at a time.
 IMPORTS_MAX: Final = 32
 
-# Rows of one transaction beside single changes, and for so long after one; and of one lookup of a
-# dry run. It takes a few milliseconds.
+# Rows of one transaction of an import or an undo, if there was a single change in the last minute;
+# and of one lookup of a dry run. A commit of them takes some milliseconds, and so does a single
+# change that waits for it. A service that is used for nothing else stores larger batches, which
+# cost less for each row. The first single change may wait a tenth of a second for one of them.
 SHARED_BATCH_ROWS_MAX: Final = 500
-SHARED_SECONDS: Final = 1.0
+SHARED_SECONDS: Final = 60.0
 
 # How fast a client must send, on average.
 BYTES_PER_SECOND_MIN: Final = 1024
@@ -98,27 +102,68 @@ ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
 
 
-class Kind(NamedTuple):
-    """A kind of import.
+class Step(NamedTuple):
+    """Changes that are made in one transaction.
 
     Attributes:
-        form: the format of its body, or one with the same media types.
-        begin: begins an Import. Its arguments are what to do with errors, and how many to list.
-        scopes: that its token needs.
-        result: its response.
-        has_plants: whether its outcomes have stored plants.
+        changes: all of them.
+        uses: of the token, that they are.
+        settle: counts their outcomes, once they are on disk. A thread calls it.
 
     """
 
-    form: Format
-    begin: Callable[..., Import]
-    scopes: Sequence[str]
-    result: type[ImportResult | ChangesResult] = ImportResult
+    changes: Sequence[SingleChange]
+    uses: int
+    settle: Callable[[Sequence[Result | RequestError]], None]
+
+
+def _nothing() -> "asyncio.Future[None]":
+    """Return a future that is done."""
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
+
+
+@dataclass(slots=True)
+class Job:
+    """The state of a request that makes many changes.
+
+    Attributes:
+        request: the request.
+        scopes: that its token needs.
+        set_name: the set of its changes; None if they are in none.
+        trial: decides its changes if it is a dry run.
+        has_plants: whether its outcomes have stored plants.
+        prepaid_uses: uses of the token that were counted before its first step: the request.
+        has_made: whether changes of it were made.
+        is_over: whether no further step may be made.
+        storing: the last step that was begun. It is done when the step is made and counted.
+
+    """
+
+    request: Request
+    scopes: Collection[str] = ()
+    set_name: str | None = None
+    trial: Trial | None = None
     has_plants: bool = False
+    prepaid_uses: int = 1
+    has_made: bool = False
+    is_over: bool = False
+    storing: "asyncio.Future[None]" = field(default_factory=_nothing)
+
+    def require_client(self) -> None:
+        """Check that the client is still connected.
+
+        Raises:
+            ClientGoneError: it is not.
+
+        """
+        if self.request.is_client_gone():
+            raise ClientGoneError
 
 
 class Imports:
-    """Stores the plants of bodies.
+    """Makes the changes of bodies, and of undos.
 
     Args:
         authenticator: knows the tokens.
@@ -130,6 +175,9 @@ class Imports:
         monotonic: a clock in seconds that is never set back.
         batch_rows_max: maximum number of rows in one transaction.
         threads: makes the thread.
+
+    Attributes:
+        limit: of the requests that run at a time.
 
     """
 
@@ -159,7 +207,7 @@ class Imports:
         self._release_memory = release_memory
         self._thread = threads.pool(1, "import")
         self._turn = asyncio.Lock()
-        self._limit = ConcurrencyLimit(IMPORTS_MAX, "imports")
+        self.limit = ConcurrencyLimit(IMPORTS_MAX, "imports and undos")
         self._default_switch_interval = sys.getswitchinterval()
 
     def of(self, suffix: str) -> Callable[[Request], Coroutine[None, None, Response]]:
@@ -170,14 +218,33 @@ class Imports:
         """Store the plants of a body, as `receive` does."""
         parameters = read_query(request, "on-conflict", "dry-run")
         conflict = _parse_conflict(parameters.get("on-conflict", "refuse"))
-        scopes = ["plants:update"] if conflict is Conflict.REPLACE else []
-        kind = Kind(form, partial(Import, form.parser(), conflict), [*scopes, "plants:create"])
-        return await self.receive(kind, request, parameters)
+        scopes = {"plants:create"} | ({"plants:update"} if conflict is Conflict.REPLACE else set())
+        begin = partial(Import, form.parser(), conflict)
+        return await self.receive(request, form, begin, parameters, scopes=scopes)
 
-    async def receive(self, kind: Kind, request: Request, parameters: dict[str, str]) -> Response:
+    async def receive(
+        self,
+        request: Request,
+        form: Format,
+        begin: Callable[..., Import],
+        parameters: dict[str, str],
+        *,
+        scopes: Collection[str],
+        never: str = "deleted",
+        has_plants: bool = False,
+    ) -> Response:
         """Make the changes of a body: 200 with the counts of its rows, once all are on disk.
 
         They are among those of the feed from `Changes-Before` to `Changes-After`.
+
+        Args:
+            request: has the body.
+            form: the format of the body, or one with the same media types.
+            begin: begins an Import. Its arguments are what to do with errors, and how many to list.
+            parameters: of the request.
+            scopes: that its token needs.
+            never: the member of RowCounts that is never counted, and so is not returned.
+            has_plants: whether its outcomes have stored plants.
 
         Raises:
             RequestError: a parameter or the media type is refused, the token lacks a scope, the
@@ -186,80 +253,114 @@ class Imports:
 
         """
         trial = Trial() if parse_flag(parameters, "dry-run") else None
-        form = kind.form
         _require_type(request, form)
-        set_of(request)  # refuse a malformed name now
-        await self._admit(request, kind.scopes)
+        name = set_of(request)
+        job = Job(request, scopes, None if trial else name, trial, has_plants)
+        await self.admit(request, scopes)
         errors: list[RowError] = []
-        run = kind.begin(
+        run = begin(
             lambda error, _text: errors.append(error),
             batch_rows_max=self._batch_rows_max,
             errors_max=LISTED_ERRORS_MAX,
         )
-        upload = _Upload(request, run, kind, trial)
-        self._limit.acquire(request.token)
-        sys.setswitchinterval(SWITCH_SECONDS)
+
+        def ended() -> None:
+            if trial is None:
+                self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
+
         try:
-            before = await self._last_number(upload)
-            await self._store_all(upload)
-            after = await self._last_number(upload)
+            fields = await self.make(job, self._parsed(job, run), ended)
         except (RequestError, asyncio.CancelledError) as error:
             # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
             # this frame would refer to each other, and keep the rows until the next collection.
             raise _interrupted(error, 0 if trial else run.lines_stored_through) from None
+        result: dict[str, object] = msgspec.structs.asdict(run.counts)
+        del result[never]
+        if trial:
+            result["dry_run"] = True
+        if has_preference(request, "return=minimal"):
+            fields["Preference-Applied"] = "return=minimal"
+        else:
+            result["errors"] = errors
+        if run.warnings:
+            result["warnings"] = run.warnings
+        return json_response(msgspec.json.encode(result), fields)
+
+    async def make(
+        self,
+        job: Job,
+        steps: AsyncGenerator[Step],
+        ended: Callable[[], None] = lambda: None,
+    ) -> dict[str, str]:
+        """Make the changes of a request; return the fields of its response, once all are on disk.
+
+        Args:
+            job: the request.
+            steps: its changes. The next ones are asked for while the last ones are made.
+            ended: is called when the last one is made, or has failed.
+
+        Raises:
+            RequestError: there are too many such requests, a step cannot be read, or its changes
+                are not made. What was made before stays.
+
+        """
+        request = job.request
+        self.limit.acquire(request.token)
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            before = await self._last_number(job)
+            await self._make_all(job, steps)
+            after = await self._last_number(job)
+        except RequestError as error:
+            if job.has_made:
+                error.message = error.message.removesuffix("; nothing was done")
+            raise
         finally:
 
             def leave(storing: asyncio.Future[None]) -> None:
                 if not storing.cancelled():
                     storing.exception()  # asyncio would log an error that nobody retrieves
-                self._limit.release(request.token)
-                if not self._limit.running:
+                self.limit.release(request.token)
+                if not self.limit.running:
                     sys.setswitchinterval(self._default_switch_interval)
                     with contextlib.suppress(RuntimeError):  # the service has stopped
                         self._thread.submit(self._release_memory)
-                if not trial:
-                    self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
+                ended()
 
-            # An import that is cancelled again does not wait for its last batch.
-            upload.storing.add_done_callback(leave)
-        is_minimal = has_preference(request, "return=minimal")
-        fields = {"Preference-Applied": "return=minimal"} if is_minimal else {}
-        for name, number in (("Changes-Before", before), ("Changes-After", after)):
-            if number is not None:
-                fields[name] = str(number)
-        if trial is None:
-            fields |= await recorded(request, self._reader)
-        counts = msgspec.structs.asdict(run.counts)
-        result = kind.result(
-            **{name: counts[name] for name in kind.result.__struct_fields__ if name in counts},
-            dry_run=True if trial else msgspec.UNSET,
-            errors=msgspec.UNSET if is_minimal else errors,
-            warnings=run.warnings or msgspec.UNSET,
-        )
-        return json_response(msgspec.json.encode(result), fields)
+            # A request that is cancelled again does not wait for its last step.
+            job.storing.add_done_callback(leave)
+        numbers = (("Changes-Before", before), ("Changes-After", after))
+        fields = {name: str(number) for name, number in numbers if number is not None}
+        return fields if job.set_name is None else fields | await recorded(request, self._reader)
 
     async def close(self) -> None:
         """Wait until the thread has ended."""
         await asyncio.to_thread(self._thread.shutdown)
 
-    async def _store_all(self, upload: "_Upload") -> None:
-        """Store each batch while the next piece is received and parsed."""
+    async def _make_all(self, job: Job, steps: AsyncGenerator[Step]) -> None:
+        """Make each step while the next one is read."""
         try:
-            body = upload.request.body
-            arrivals = pieces(body if isinstance(body, bytes) else body.as_stream())
-            async with contextlib.aclosing(self._pieces(arrivals)) as cut:
-                async for piece in cut:
-                    upload.require_client()
-                    upload.run.batch_rows_max = self._rows_now(upload)
-                    for batch in await self._in_thread(_parse, upload.run, piece):
-                        await asyncio.shield(upload.storing)
-                        upload.storing = asyncio.ensure_future(self._store(upload, batch))
-            await asyncio.shield(upload.storing)
+            async with contextlib.aclosing(steps):
+                async for step in steps:
+                    await asyncio.shield(job.storing)
+                    job.storing = asyncio.ensure_future(self._make(job, step))
+            await asyncio.shield(job.storing)
         finally:
-            # After an error, a batch that waits for its turn is not stored. One that the writer
-            # has got is stored, and counted.
-            upload.is_over = True
-            await asyncio.wait([upload.storing])
+            # After an error, a step that waits for its turn is not made. One that the writer has
+            # got is made, and counted.
+            job.is_over = True
+            await asyncio.wait([job.storing])
+
+    async def _parsed(self, job: Job, run: Import) -> AsyncGenerator[Step]:
+        """Receive and parse a body, and yield its batches."""
+        body = job.request.body
+        arrivals = pieces(body if isinstance(body, bytes) else body.as_stream())
+        async with contextlib.aclosing(self._pieces(arrivals)) as cut:
+            async for piece in cut:
+                job.require_client()
+                run.batch_rows_max = self.rows_now(job)
+                for batch in await self.in_thread(_parse, run, piece):
+                    yield Step(batch.changes, len(batch.rows), partial(run.settle, batch))
 
     async def _pieces(self, arrivals: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Yield a body in pieces of at most PIECE_BYTES, and an empty one at its end.
@@ -291,41 +392,42 @@ class Imports:
                 yield arrived[start : start + PIECE_BYTES]
         yield b""
 
-    async def _store(self, upload: "_Upload", batch: Batch) -> None:
-        """Store a batch, and count its rows once it is on disk.
+    async def _make(self, job: Job, step: Step) -> None:
+        """Make the changes of a step, and count them once they are on disk.
 
         Raises:
-            RequestError: the token was revoked, or used too often; or the batch is not stored.
+            RequestError: the token was revoked, or used too often; or the changes are not made.
 
         """
-        await self._admit(upload.request, upload.kind.scopes)
+        changes = step.changes
+        await self.admit(job.request, job.scopes)
         async with self._turn:
-            if upload.is_over:
+            if job.is_over:
                 return
-            upload.require_client()
-            uses = len(batch.rows) - upload.prepaid_uses
-            self._authenticator.rate_limit.spend(upload.request.token, uses)
-            upload.prepaid_uses = 0
-            if upload.trial is None:
-                outcomes = await self._writer.submit_all(all_in_set(upload.request, batch.changes))
+            job.require_client()
+            self._authenticator.rate_limit.spend(job.request.token, step.uses - job.prepaid_uses)
+            job.prepaid_uses = 0
+            if job.trial is None:
+                in_set = changes if job.set_name is None else AllInSet(changes, job.set_name)
+                outcomes = await self._writer.submit_all(in_set)
+                job.has_made |= not all(isinstance(each, RequestError) for each in outcomes)
             else:
-                stored = await self._reader.find_plants([change.id for change in batch.changes])
-                upload.trial.bytes_max = TRIAL_BYTES_MAX // self._limit.running
-                decide = upload.trial.decide
-                outcomes = await self._in_thread(decide, batch.changes, stored)
-            if upload.kind.has_plants:  # only one batch at a time may hold that much memory
-                await self._in_thread(upload.run.settle, batch, outcomes)
-        if not upload.kind.has_plants:
-            await self._in_thread(upload.run.settle, batch, outcomes)
+                stored = await self._reader.find_plants([change.id for change in changes])
+                job.trial.bytes_max = TRIAL_BYTES_MAX // self.limit.running
+                outcomes = await self.in_thread(job.trial.decide, changes, stored)
+            if job.has_plants:  # only one step at a time may hold that much memory
+                await self.in_thread(step.settle, outcomes)
+        if not job.has_plants:
+            await self.in_thread(step.settle, outcomes)
 
-    async def _admit(self, request: Request, scopes: Sequence[str]) -> None:
-        """Check that the token still allows the import."""
-        for scope in scopes:
+    async def admit(self, request: Request, scopes: Collection[str]) -> None:
+        """Check that the token still has these scopes."""
+        for scope in sorted(scopes):
             await self._authenticator.authorize(request, scope, uses=0)
 
-    async def _last_number(self, upload: "_Upload") -> int | None:
+    async def _last_number(self, job: Job) -> int | None:
         """Return the number of the last change; None if the feed is off, or for a dry run."""
-        if upload.trial is not None:
+        if job.trial is not None:
             return None
         try:
             return (await self._reader.read(PlantStore.read_changes, None, 1)).end
@@ -334,57 +436,17 @@ class Imports:
                 return None
             raise
 
-    def _rows_now(self, upload: "_Upload") -> int:
+    def rows_now(self, job: Job) -> int:
         """Return the number of rows of the next batches."""
         since = asyncio.get_running_loop().time() - self._writer.last_single_at
-        is_shared = since < SHARED_SECONDS or upload.trial is not None
+        is_shared = since < SHARED_SECONDS or job.trial is not None
         return min(SHARED_BATCH_ROWS_MAX if is_shared else sys.maxsize, self._batch_rows_max)
 
-    async def _in_thread(
+    async def in_thread(
         self, function: Callable[[*ArgumentsT], ResultT], *args: *ArgumentsT
     ) -> ResultT:
+        """Run a function on the thread of all imports."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
-
-
-def _nothing() -> "asyncio.Future[None]":
-    """Return a future that is done."""
-    done = asyncio.get_running_loop().create_future()
-    done.set_result(None)
-    return done
-
-
-@dataclass(slots=True)
-class _Upload:
-    """The state of one import.
-
-    Attributes:
-        request: has the body.
-        run: parses and counts its rows.
-        kind: of the import.
-        trial: decides its batches if it is a dry run.
-        prepaid_uses: uses of the token that were counted before its first batch: the request.
-        is_over: whether no further batch may be stored.
-        storing: the last batch that was begun. It is done when the batch is stored and counted.
-
-    """
-
-    request: Request
-    run: Import
-    kind: Kind
-    trial: Trial | None
-    prepaid_uses: int = 1
-    is_over: bool = False
-    storing: "asyncio.Future[None]" = field(default_factory=_nothing)
-
-    def require_client(self) -> None:
-        """Check that the client is still connected.
-
-        Raises:
-            ClientGoneError: it is not.
-
-        """
-        if self.request.is_client_gone():
-            raise ClientGoneError
 
 
 def _parse(run: Import, piece: bytes) -> list[Batch]:
@@ -425,7 +487,5 @@ def _interrupted(
     """Return the error of an import that ended early. The server cancels it when it stops."""
     if isinstance(error, asyncio.CancelledError):
         error = StoreUnavailableError("The service is stopping; sending the plants again is safe")
-    if lines_stored_through:  # by an earlier batch
-        error.message = error.message.removesuffix("; nothing was done")
     error.lines_stored_through = lines_stored_through
     return error.with_traceback(None)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from plantstore.api.parameters import invalid, json_response, parse_number, read_query
+from plantstore.api.parameters import json_response, parse_number, read_query, require_empty
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
     ErrorCode,
@@ -20,7 +20,7 @@ from plantstore.errors import (
     StoreUnreachableError,
 )
 from plantstore.observe import CommitFailed, Observer
-from plantstore.server.interface import Request, Response, pieces
+from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
@@ -72,11 +72,7 @@ class Ids:
     async def hand_out(self, request: Request) -> Response:
         """Hand out ids: 200 once it is on disk that they are handed out."""
         count = parse_number(read_query(request, "count"), "count", 1, IDS_MAX)
-        async for piece in pieces(request.body):
-            if piece:  # the rest is not read
-                raise invalid(
-                    "The body must be empty: give the number of ids in the query, as ?count=5"
-                )
+        await require_empty(request, "give the number of ids in the query, as ?count=5")
         ids = await self.batcher.submit(count)
         return json_response(msgspec.json.encode(HandedOut(ids[0], ids[-1])))
 

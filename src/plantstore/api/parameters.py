@@ -14,7 +14,7 @@ from plantstore.plants import (
     describe_not_integer,
     parse_int64,
 )
-from plantstore.server.interface import Request, Response
+from plantstore.server.interface import Request, Response, pieces
 
 MEDIA_JSON: Final = "application/json"
 
@@ -33,6 +33,18 @@ _MEDIA_TYPES: Final = {
 def json_response(body: bytes, fields: dict[str, str] | None = None, status: int = 200) -> Response:
     """Return a response whose body is JSON."""
     return Response(status, {"Content-Type": MEDIA_JSON, **(fields or {})}, body)
+
+
+async def require_empty(request: Request, advice: str) -> None:
+    """Check that a request has no body.
+
+    Raises:
+        RequestError: INVALID_PARAMETER, with the advice. The rest of the body is not read.
+
+    """
+    async for piece in pieces(request.body):
+        if piece:
+            raise invalid(f"The body must be empty: {advice}")
 
 
 async def read_record(request: Request, media_types: Sequence[str] = (MEDIA_JSON,)) -> bytes:

@@ -25,7 +25,7 @@ from plantstore.changes import (
     PlantOutcome,
     Precondition,
     Replacement,
-    Result,
+    SingleChange,
     UnconditionalChange,
     Upsert,
     entity_tag,
@@ -66,17 +66,11 @@ class Plants:
         read_query(request)
         plant = parse_new_plant(await read_record(request))
         if "change-set" in request.fields:
-            return await self._create_in_set(request, plant)
+            await self._make(request, plant, None)
+            return json_response(render_plant(plant), await recorded(request, self._reader))
         if await self._writer.submit(plant) is _ID_TAKEN:
             raise IdTakenError(plant.id)
         return json_response(render_plant(plant))
-
-    async def _create_in_set(self, request: Request, plant: NewPlant) -> Response:
-        result = await self._writer.submit(in_set(request, plant))
-        if result is _ID_TAKEN:
-            raise IdTakenError(plant.id)
-        _require_open(result)
-        return json_response(render_plant(plant), await recorded(request, self._reader))
 
     async def list(self, request: Request) -> Response:
         """List plants in order of id or by name, and link to other pages."""
@@ -137,19 +131,24 @@ class Plants:
     async def _make(
         self,
         request: Request,
-        change: UnconditionalChange,
+        change: NewPlant | UnconditionalChange,
         precondition: Precondition | None,
     ) -> NewPlant | None:
         """Make a change of a request; return the plant afterwards if the result has it.
 
         Raises:
-            RequestError: NO_SUCH_PLANT, BODY_TOO_LARGE, PRECONDITION_FAILED or SET_CLOSED; or as
-                `in_set` or `GroupCommit.submit` does.
+            RequestError: ID_TAKEN, NO_SUCH_PLANT, BODY_TOO_LARGE, PRECONDITION_FAILED or
+                SET_CLOSED; or as `in_set` or `GroupCommit.submit` does.
 
         """
-        single = change if precondition is None else Conditional(change, precondition)
+        single: SingleChange = change
+        if precondition is not None and not isinstance(change, NewPlant):
+            single = Conditional(change, precondition)
         result = await self._writer.submit(in_set(request, single))
-        _require_open(result)
+        if result is _ID_TAKEN:
+            raise IdTakenError(change.id)
+        if result is Outcome.SET_CLOSED:
+            raise set_closed()
         if result is Outcome.NO_SUCH_PLANT:
             raise _no_such_plant(change.id)
         if result is Outcome.TOO_LARGE:
@@ -162,11 +161,6 @@ class Plants:
             excludes = precondition is not None and not precondition.none_matches(etag)
             raise _condition_is_false(change.id, etag, is_excluded=excludes)
         return plant
-
-
-def _require_open(result: Result) -> None:
-    if result is Outcome.SET_CLOSED:
-        raise set_closed()
 
 
 def scope_of_put(request: Request) -> str:

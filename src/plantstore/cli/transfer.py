@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, TypeAlias
 import click
 import msgspec
 
-from plantstore.changes import Change, InSet, Result, SingleChange
+from plantstore.changes import AllInSet, Change, Result, SingleChange
 from plantstore.cli.opening import (
     database_option,
     new_file,
@@ -195,7 +195,7 @@ def _storing(database: str, standbys_min: int) -> Iterator[_Apply]:
     name = str(uuid.uuid4())
     with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
         try:
-            yield lambda changes: apply_all(store, [InSet(change, name) for change in changes])
+            yield lambda changes: apply_all(store, AllInSet(changes, name))
         finally:
             with contextlib.suppress(FeedError):  # nothing has changed, or the feed is off
                 store.read_set(name, None, 0)

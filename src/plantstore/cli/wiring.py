@@ -101,6 +101,17 @@ def make_parts(
         store, observe=observe, monotonic=monotonic, turnstile=turnstile, threads=threads
     )
     reader = make_reader(store, observe=observe, threads=threads)
+    imports = Imports(
+        authenticator,
+        writer,
+        reader,
+        patience_seconds=settings.request_seconds,
+        observe=observe,
+        release_memory=release_memory,
+        monotonic=monotonic,
+        batch_rows_max=batch_rows_max,
+        threads=threads,
+    )
     return Parts(
         authenticator=authenticator,
         writer=writer,
@@ -110,18 +121,8 @@ def make_parts(
         token=OwnToken(authenticator),
         web=load_web(is_public=settings.public_read),
         ids=Ids(store, observe=observe, threads=threads),
-        imports=Imports(
-            authenticator,
-            writer,
-            reader,
-            patience_seconds=settings.request_seconds,
-            observe=observe,
-            release_memory=release_memory,
-            monotonic=monotonic,
-            batch_rows_max=batch_rows_max,
-            threads=threads,
-        ),
-        undos=Undos(authenticator, writer, reader, store, observe=observe, threads=threads),
+        imports=imports,
+        undos=Undos(imports, reader, store, observe=observe),
         exports=Exports(
             authenticator,
             store,
@@ -161,7 +162,6 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.exports.close)
         stack.push_async_callback(parts.imports.close)
-        stack.push_async_callback(parts.undos.close)
         for part in (parts.ids.batcher, parts.writer, parts.reader, parts.changes.tail):
             await stack.enter_async_context(part.running())
         yield

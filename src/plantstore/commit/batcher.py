@@ -42,7 +42,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from plantstore.errors import (
     BatchRefusedError,
@@ -104,9 +104,13 @@ class Batch(Generic[RequestT, ResultT]):
     __slots__ = ("is_from_one_caller", "requests", "results")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, is_from_one_caller: bool = False
+        self,
+        loop: asyncio.AbstractEventLoop,
+        requests: list[RequestT],
+        *,
+        is_from_one_caller: bool = False,
     ) -> None:
-        self.requests: list[RequestT] = []
+        self.requests = requests
         self.is_from_one_caller = is_from_one_caller
         self.results: SharedFuture[Sequence[ResultT | RequestError]] = SharedFuture(loop=loop)
 
@@ -254,7 +258,7 @@ class Batcher(Generic[RequestT, ResultT]):
             raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
         batch = self._open
         if batch is None:
-            batch = self._open = Batch(self._loop)
+            batch = self._open = Batch(self._loop, [])
             self.last_single_at = self._loop.time()
             self._loop.call_soon(self._end_iteration)
         position = len(batch.requests)
@@ -297,8 +301,8 @@ class Batcher(Generic[RequestT, ResultT]):
             if not self._accepts:
                 error = StoreUnavailableError(_STOPPING)
                 return [error] * len(requests)
-            batch: Batch[RequestT, ResultT] = Batch(self._loop, is_from_one_caller=True)
-            batch.requests.extend(requests)
+            together = cast("list[RequestT]", requests)  # nothing is added to it
+            batch: Batch[RequestT, ResultT] = Batch(self._loop, together, is_from_one_caller=True)
             self._waiting_together = len(requests)
             self._queue.put(batch)
             try:
@@ -363,7 +367,9 @@ class Batcher(Generic[RequestT, ResultT]):
     def _call(self, batches: list[Batch[RequestT, ResultT]]) -> None:
         run = run_together if batches[0].is_from_one_caller else run_split_if_refused
         try:
-            requests = [request for batch in batches for request in batch.requests]
+            requests = batches[0].requests
+            if len(batches) > 1:
+                requests = [request for batch in batches for request in batch.requests]
             results = run(self._run, requests, self._explained)
         except SplitError as error:
             self._loop.call_soon_threadsafe(batches[0].results.set_exception, error)

@@ -86,18 +86,14 @@ class RowCounts(msgspec.Struct):
 class RowError(msgspec.Struct, frozen=True, omit_defaults=True):
     """A row that was refused: the line that it begins on, from 1, and the error.
 
-    `last_line` is the line that it ends on, or None if it has only one.
+    `last_line` is the line that it ends on, or None if it has only one. `plant` is the one that has
+    the id of a refused change; None if there is none, and UNSET if it is not shown.
     """
 
     line: int
     error: int
     message: str
     last_line: int | None = None
-
-
-class ChangeError(RowError, frozen=True, omit_defaults=True):
-    """A change that was refused, and the plant that has the id; None if there is none."""
-
     plant: NewPlant | msgspec.UnsetType | None = msgspec.UNSET
 
 
@@ -124,40 +120,6 @@ class Batch(NamedTuple):
         return Batch(self.rows.part(0, end), self.changes[:number])
 
 
-class ImportResult(msgspec.Struct):
-    """The answer of a service to an import.
-
-    Attributes:
-        stored, already_stored, replaced, skipped, refused: the RowCounts.
-        dry_run: whether nothing was stored, and the counts say what would be.
-        errors: the first LISTED_ERRORS_MAX of the refused rows, unless they are not wanted.
-        warnings: about the whole body.
-
-    """
-
-    stored: int
-    already_stored: int
-    replaced: int
-    skipped: int
-    refused: int
-    dry_run: bool | msgspec.UnsetType = msgspec.UNSET
-    errors: list[RowError] | msgspec.UnsetType = msgspec.UNSET
-    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
-
-
-class ChangesResult(msgspec.Struct):
-    """The answer of a service to a list of changes. The members are as those of ImportResult."""
-
-    stored: int
-    already_stored: int
-    replaced: int
-    deleted: int
-    refused: int
-    dry_run: bool | msgspec.UnsetType = msgspec.UNSET
-    errors: list[RowError] | msgspec.UnsetType = msgspec.UNSET
-    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
-
-
 class Import:
     """The state of one import: it parses a file, makes batches of its rows, and counts them.
 
@@ -167,7 +129,7 @@ class Import:
         reject: is called with each row that is refused, in the order of the file.
         batch_rows_max: maximum number of rows in one transaction.
         errors_max: number of refused rows that are rejected; the others are only counted.
-        shown_bytes_max: size of the plants that ChangeErrors show, as JSON; 0 to show none.
+        shown_bytes_max: size of the plants that RowErrors show, as JSON; 0 to show none.
 
     Attributes:
         batch_rows_max: the same. It may be changed; the next batch has the new size.
@@ -324,7 +286,7 @@ class Import:
         if self._shown_bytes_left <= size:
             return error
         self._shown_bytes_left -= size
-        return ChangeError(error.line, error.error, error.message, plant=plant)
+        return msgspec.structs.replace(error, plant=plant)
 
 
 class Trial:

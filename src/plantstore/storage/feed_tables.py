@@ -3,13 +3,14 @@
 Both engines have the tables `changes`, `feed` and `change_sets`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from plantstore.change_sets import Place, SetChange, SetPage, SetState
 from plantstore.change_sets import page_of as page_of_set
+from plantstore.changes import Change, InSet
 from plantstore.feed import CHANGES_MAX, ChangesPage, FeedState, Recorded, page_of
 from plantstore.listings import PAGE_BYTES_MAX, TagListing, TagsPage
 from plantstore.plants import ID_MIN
@@ -120,6 +121,7 @@ class FeedTables:
         greatest: the function that returns the greatest of its arguments.
         value: returns the placeholder for a named value.
         array: returns SQL for a JSON array of arrays of some columns, aggregated from rows.
+        elements: returns SQL for the rows of a JSON array of texts.
         parse: parses the value of `array`.
 
     """
@@ -132,6 +134,7 @@ class FeedTables:
         greatest: str,
         value: Callable[[str], str],
         array: Callable[[str], str],
+        elements: Callable[[str], str],
         parse: Parse,
     ) -> None:
         self._parse = parse
@@ -177,6 +180,10 @@ SELECT days, last, is_complete, first, (SELECT count(*) FROM next), (
         ORDER BY number LIMIT {limit}
     ) AS page
 ) FROM state
+"""
+        self._select_closed = f"""
+SELECT name FROM change_sets, feed
+WHERE name IN (SELECT value FROM {elements(value("names"))}) AND closed AND days > 0
 """
         name, after_id = value("name"), value("after_id")
         self._read_set = f"""
@@ -251,6 +258,14 @@ RETURNING first_number
         [(days, total, is_complete, changes)] = execute(self._read_set, values)
         found = self._parse(SET_CHANGES, changes) if changes else []
         return page_of_set(SetState(days, total, is_complete), found)
+
+    def closed_of(self, execute: Execute, changes: Sequence[Change]) -> Collection[str]:
+        """Return the names of the sets of a batch that are closed."""
+        names = {change.set for change in changes if isinstance(change, InSet)}
+        if not names:
+            return ()
+        values = {"names": msgspec.json.encode([*names]).decode()}
+        return {name for [name] in execute(self._select_closed, values)}
 
     def last_number(self, execute: Execute) -> int | None:
         """Return the last number; None if the feed is off."""

@@ -18,15 +18,14 @@ synchronous standbys have it, and with it all that was read.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import psycopg
 from psycopg import errors
 
-from plantstore.changes import Change, InSet
-from plantstore.feed import IN_A_SET, IN_NO_SET, Made
+from plantstore.feed import Made
 from plantstore.storage.feed_tables import FeedTables, add_to_sets, before_new_numbers
 from plantstore.storage.postgres.session import Connection, fenced
 
@@ -72,24 +71,15 @@ APPEND_IN_SETS: Final = f"""
     FROM numbered, made LEFT JOIN sets ON sets.name = set_name
 )
 """
-_RECORD: Final = f"""
-WITH made AS (
-    SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::text[])
-        WITH ORDINALITY AS given (change, id, name, tag, place)
-), {APPEND}
-SELECT
-"""
-_RECORD_IN_SETS: Final = f"""
+_MADE: Final = """
 WITH made AS (
     SELECT * FROM unnest(
         %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
     ) WITH ORDINALITY AS given (change, id, name, tag, set_name, name_before, tag_before, place)
-), {APPEND_IN_SETS}
-SELECT
+)
 """
-_SELECT_CLOSED: Final = """
-SELECT name FROM change_sets, feed WHERE name = ANY(%b::text[]) AND closed AND days > 0
-"""
+_RECORD: Final = f"{_MADE}, {APPEND} SELECT"
+_RECORD_IN_SETS: Final = f"{_MADE}, {APPEND_IN_SETS} SELECT"
 
 FEED: Final = FeedTables(
     begin=_before("1"),
@@ -97,6 +87,7 @@ FEED: Final = FeedTables(
     greatest="greatest",
     value="%({})b".format,
     array="json_agg(json_build_array({}))::text".format,
+    elements="json_array_elements_text(({})::json)".format,
     parse=lambda decoder, text: decoder.decode(text),
 )
 
@@ -109,12 +100,10 @@ def record(connection: Connection, made: Sequence[Made]) -> None:
     """Append the changes of a transaction, as its last statement, unless the feed is off."""
     if not made:
         return
-    statement, rows = _RECORD, [*map(tuple, made)]
-    if any(len(each) > IN_NO_SET for each in made):
-        statement = _RECORD_IN_SETS
-        rows = [(*each, None, None, None)[:IN_A_SET] for each in made]
+    columns = [[*column] for column in zip(*made, strict=True)]
+    statement = _RECORD_IN_SETS if any(columns[4]) else _RECORD
     with closed_meanwhile():
-        connection.execute(statement.encode(), tuple(map(list, zip(*rows, strict=True))))
+        connection.execute(statement.encode(), columns)
 
 
 class SetClosedMeanwhileError(Exception):
@@ -130,12 +119,6 @@ def closed_meanwhile() -> Iterator[None]:
         if error.diag.column_name != "closed":
             raise
         raise SetClosedMeanwhileError from error
-
-
-def select_closed(connection: Connection, changes: Sequence[Change]) -> Collection[str]:
-    """Return the names of the sets of a batch that are closed."""
-    names = {change.set for change in changes if isinstance(change, InSet)}
-    return {name for (name,) in connection.fetch(_SELECT_CLOSED, ([*names],))} if names else ()
 
 
 def keep_changes(connection: Connection, days: int) -> None:

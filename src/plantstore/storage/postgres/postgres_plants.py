@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from plantstore.changes import Change, Result, creates_in_set, set_of_first
+from plantstore.changes import AllInSet, Change, Result
 from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
@@ -24,10 +24,10 @@ from plantstore.storage.migrate import newest_version
 from plantstore.storage.postgres.postgres_feed import (
     APPEND,
     APPEND_IN_SETS,
+    FEED,
     SetClosedMeanwhileError,
     closed_meanwhile,
     record,
-    select_closed,
 )
 from plantstore.storage.postgres.postgres_pages import WORDS, documents
 from plantstore.storage.postgres.session import (
@@ -112,8 +112,9 @@ def write_changes(connection: Connection, changes: Sequence[Change], slot: int) 
         slot: of the row of each table of slots that this store writes, less than SLOTS.
 
     """
-    set_name = set_of_first(changes)
-    plants = changes if set_name is None else creates_in_set(changes, set_name)
+    set_name, plants = None, changes
+    if isinstance(changes, AllInSet):
+        set_name, plants = changes.set, changes.changes
     creates = [plant for plant in plants if isinstance(plant, NewPlant)]
     if len(creates) < len(changes):
         return _apply_under_locks(connection, changes, slot)
@@ -130,11 +131,12 @@ def write_changes(connection: Connection, changes: Sequence[Change], slot: int) 
     connection.require_standbys()
     outcomes, _ = decide([plant for plant in creates if plant.id in created], {})
     # Their ids are taken, or the schema has another version.
-    others = [change for change in changes if change.id not in created]
+    others = [plant for plant in creates if plant.id not in created]
     if not others:
         return outcomes
+    left = others if set_name is None else AllInSet(others, set_name)
     with after_a_commit() if created else contextlib.nullcontext():
-        others_outcomes = _apply_under_locks(connection, others, slot)
+        others_outcomes = _apply_under_locks(connection, left, slot)
     following = {True: iter(outcomes), False: iter(others_outcomes)}
     return [next(following[plant.id in created]) for plant in creates]
 
@@ -146,6 +148,7 @@ class _TakenMeanwhileError(Exception):
 def _apply_under_locks(
     connection: Connection, changes: Sequence[Change], slot: int
 ) -> list[Result]:
+    changes = [*changes]
     for _ in range(DECISIONS_MAX):
         try:
             outcomes = _decide_under_locks(connection, changes, slot)
@@ -172,7 +175,7 @@ def _decide_under_locks(
         outcomes, (new, changed, gone, made) = decide(
             changes,
             {row[0]: NewPlant(*row) for row in rows},
-            select_closed(connection, changes),
+            FEED.closed_of(connection.fetch, changes),
         )
         if new:
             created = connection.fetch(_CREATE, _to_create(new, slot))

@@ -5,14 +5,13 @@ a batch are one statement, as its plants are.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 import apsw
 
-from plantstore.changes import Change, InSet
-from plantstore.feed import IN_NO_SET, Kind, Made
+from plantstore.feed import Kind, Made
 from plantstore.storage.feed_tables import (
     ADD_TO_SET,
     Execute,
@@ -30,7 +29,8 @@ RETURNING last
 """
 _APPEND: Final = """
 INSERT INTO changes (number, change, at, id, name, tag)
-SELECT ? + key, value->>0, unixepoch(), value->>1, value->>2, value->>3 FROM jsonb_each(?)
+SELECT :first + key, value->>0, unixepoch(), value->>1, value->>2, value->>3
+FROM jsonb_each(:made)
 """
 _ADD_TO_SETS: Final = add_to_sets("""(
     SELECT :first + key AS number, value->>4 AS set_name FROM jsonb_each(:made)
@@ -63,6 +63,7 @@ FEED: Final = FeedTables(
     greatest="max",
     value=":{}".format,
     array="CAST(json_group_array(json_array({})) AS BLOB)".format,
+    elements="json_each({})".format,
     parse=from_json,
 )
 
@@ -71,11 +72,6 @@ TRIMMED_MAX: Final = 250
 
 # While the store is busy, twice as many changes are trimmed each time that this many were made.
 TRIM_CHANGES: Final = 500
-
-_SELECT_CLOSED: Final = """
-SELECT name FROM change_sets, feed
-WHERE name IN (SELECT value FROM json_each(?)) AND closed AND days > 0
-"""
 
 # How often a file is looked at for commits, while there are followers.
 POLL_SECONDS: Final = 0.01
@@ -93,20 +89,10 @@ def record(connection: apsw.Connection, made: Sequence[Made]) -> None:
         if last is None:
             return
         first = last - len(made) + 1
-        if all(len(each) == IN_NO_SET for each in made):
-            connection.execute(_APPEND, (first, to_json(made)))
-        else:
-            values = {"first": first, "made": to_json(made)}
+        values = {"first": first, "made": to_json(made)}
+        if is_in_set := any(each[4] for each in made):
             connection.execute(_ADD_TO_SETS, values)
-            connection.execute(_APPEND_IN_SETS, values)
-
-
-def select_closed(connection: apsw.Connection, changes: Sequence[Change]) -> Collection[str]:
-    """Return the names of the sets of a batch that are closed."""
-    names = {change.set for change in changes if isinstance(change, InSet)}
-    if not names:
-        return ()
-    return {name for (name,) in connection.execute(_SELECT_CLOSED, (to_json([*names]),))}
+        connection.execute(_APPEND_IN_SETS if is_in_set else _APPEND, values)
 
 
 def waiter(connection: apsw.Connection) -> Callable[[float], bool]:

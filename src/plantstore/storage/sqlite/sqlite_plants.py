@@ -12,11 +12,11 @@ from typing import Final
 
 import apsw
 
-from plantstore.changes import Change, Outcome, Result, creates_in_set, set_of_first
+from plantstore.changes import AllInSet, Change, Outcome, Result
 from plantstore.decision import decide
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
-from plantstore.storage.sqlite.sqlite_feed import RECORD_CREATES, record, select_closed
+from plantstore.storage.sqlite.sqlite_feed import FEED, RECORD_CREATES, executor, record
 from plantstore.storage.sqlite.sqlite_pages import FIRST, select_by_id, to_json
 from plantstore.storage.sqlite.word_index import MERGE, index_words, row_of
 
@@ -63,13 +63,14 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
     """Store a batch that only creates plants, in a transaction of its own.
 
     Returns:
-        The results; None if nothing was changed, because the batch is empty or has other changes,
-        not all are in one set or in none, an id is taken or occurs twice, the set is closed, the
-        schema has another version, the index of words is not complete, or the file is damaged.
+        The results; None if nothing was changed, because the batch is empty or has other changes
+        or an InSet, an id is taken or occurs twice, the set is closed, the schema has another
+        version, the index of words is not complete, or the file is damaged.
 
     """
-    set_name = set_of_first(changes)
-    plants = changes if set_name is None else creates_in_set(changes, set_name)
+    set_name, plants = None, changes
+    if isinstance(changes, AllInSet):
+        set_name, plants = changes.set, changes.changes
     rows = [row_of(plant) for plant in plants if isinstance(plant, NewPlant)]
     if not rows or len(rows) < len(changes):
         return None
@@ -84,8 +85,9 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
 
 def write_changes(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result]:
     """Apply a batch of changes, in a transaction that the caller has begun."""
+    changes = [*changes]
     stored = select_by_id(connection, [change.id for change in changes])
-    closed = select_closed(connection, changes)
+    closed = FEED.closed_of(executor(connection), changes)
     outcomes, difference = decide(changes, dict(stored), closed)
     rows = [row_of(plant) for plant in difference.new + difference.changed]
     old = [stored[id_] for id_ in (*(plant.id for plant in difference.changed), *difference.gone)]

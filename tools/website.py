@@ -36,7 +36,6 @@ validation: {{nav: {{omitted_files: ignore}}, links: {{unrecognized_links: warn,
 nav:
   - Plant Store: README.md
   - Getting started: docs/getting-started.md
-  - The API: docs/api.md
   - Error numbers: docs/errors.md
   - The command line: docs/cli.md
   - Settings: docs/settings.md

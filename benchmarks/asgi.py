@@ -15,7 +15,7 @@ from plantstore.api.operations import Parts
 from plantstore.cli.wiring import running
 from plantstore.errors import ClientGoneError
 from plantstore.observe import Responded
-from plantstore.server.connection import ConnectionConfig
+from plantstore.server.connection import Server
 from plantstore.server.exchange import CLIENT_GONE
 from plantstore.server.interface import Fields, Request, Response
 from plantstore.server.responses import render_head
@@ -51,7 +51,7 @@ class Exchange:
 
     """
 
-    def __init__(self, config: ConnectionConfig, request: Request, client: Client) -> None:
+    def __init__(self, config: Server, request: Request, client: Client) -> None:
         self._config = config
         self._request = request
         self._client = client
@@ -138,7 +138,7 @@ class Asgi:
 
     """
 
-    def __init__(self, config: ConnectionConfig, parts: Parts) -> None:
+    def __init__(self, config: Server, parts: Parts) -> None:
         self._config = config
         self._parts = parts
 

@@ -20,18 +20,18 @@ from granian.server.embed import Server as Granian
 
 from asgi import Asgi
 from plantstore.api.operations import Parts
-from plantstore.cli.wiring import Telemetry, make_config, make_parts, open_store_of, running
-from plantstore.server.connection import ConnectionConfig
+from plantstore.cli.wiring import Telemetry, make_parts, make_server, open_store_of, running
+from plantstore.server.connection import Server
 from plantstore.server.process import freeze_memory, raise_file_limit, set_up_memory
 from plantstore.settings import Settings
 from plantstore.telemetry.log import configure_logs
 from rsgi import Rsgi
 
-Serving: TypeAlias = Callable[[ConnectionConfig, Parts, int], AbstractAsyncContextManager[None]]
+Serving: TypeAlias = Callable[[Server, Parts, int], AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def on_uvicorn(config: ConnectionConfig, parts: Parts, port: int) -> AsyncIterator[None]:
+async def on_uvicorn(config: Server, parts: Parts, port: int) -> AsyncIterator[None]:
     """Serve on uvicorn while the block runs."""
     server = uvicorn.Server(
         uvicorn.Config(
@@ -56,14 +56,14 @@ async def on_uvicorn(config: ConnectionConfig, parts: Parts, port: int) -> Async
 
 
 @asynccontextmanager
-async def on_granian(config: ConnectionConfig, parts: Parts, port: int) -> AsyncIterator[None]:
+async def on_granian(config: Server, parts: Parts, port: int) -> AsyncIterator[None]:
     """Serve on Granian, with ASGI, while the block runs."""
     async with _granian(Asgi(config, parts), port, Interfaces.ASGI):
         yield
 
 
 @asynccontextmanager
-async def on_granian_rsgi(config: ConnectionConfig, parts: Parts, port: int) -> AsyncIterator[None]:
+async def on_granian_rsgi(config: Server, parts: Parts, port: int) -> AsyncIterator[None]:
     """Serve on Granian, with RSGI, while the block runs."""
     async with running(parts), _granian(Rsgi(config), port, Interfaces.RSGI):
         yield
@@ -124,7 +124,7 @@ def main(database: str, port: str, name: str) -> None:
         stopping = asyncio.Event()
         with contextlib.closing(open_store_of(settings, telemetry)) as store:
             parts = make_parts(settings, store, observe=telemetry.observe, metrics=metrics)
-            config = make_config(settings, parts, telemetry.observe)
+            config = make_server(settings, parts, telemetry.observe)
             async with SERVERS[name](config, parts, settings.port):
                 # Afterwards, so that it takes the place of the handler of the server.
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from granian.rsgi import Scope
 
 from asgi import Exchange, by_name, fields_of
-from plantstore.server.connection import ConnectionConfig
+from plantstore.server.connection import Server
 from plantstore.server.interface import Request, Response
 
 # A body up to this size is read before the operation begins, which is faster.
@@ -25,7 +25,7 @@ class Rsgi:
 
     """
 
-    def __init__(self, config: ConnectionConfig) -> None:
+    def __init__(self, config: Server) -> None:
         self._config = config
 
     async def __rsgi__(self, scope: Scope, protocol: Any) -> None:  # noqa: ANN401 (Granian's)

@@ -12,7 +12,7 @@ CLIENT = "203.0.113.9"
 
 def seen(fields: list[tuple[str, str]], trusted: list[str]) -> tuple[Address | None, str]:
     """Return the address and the scheme of the client of a request that a proxy has sent."""
-    proxies = World(trusted_proxy=tuple(trusted)).config.proxies
+    proxies = World(trusted_proxy=tuple(trusted)).server.proxies
     request = Request("GET", "/healthz", fields=fields_of(fields), client=(PROXY, 123))
     proxies.correct(request)
     return request.client, request.scheme
@@ -78,4 +78,4 @@ def test_without_trusted_proxies_there_is_nothing_to_correct(
     trusted: list[str],
     are_any: bool,  # noqa: FBT001 (pytest passes it by name)
 ) -> None:
-    assert bool(World(trusted_proxy=tuple(trusted)).config.proxies) is are_any
+    assert bool(World(trusted_proxy=tuple(trusted)).server.proxies) is are_any

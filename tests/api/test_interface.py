@@ -23,6 +23,7 @@ from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.server.http11 import READ_FIELDS
 from plantstore.server.interface import Request
+from support.attacks import WORST
 from support.document import DOCUMENT, NAMES, OPERATIONS, SCHEMAS, Operation
 
 PARAMETERS = DOCUMENT["components"]["parameters"]
@@ -50,6 +51,18 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
     for name in node.get("$ref", "").split("/")[1:]:
         found = found[name]
     return found
+
+
+def test_each_parameter_has_its_most_expensive_values_in_the_table_of_attacks() -> None:
+    """`make soak` measures what they cost."""
+    without_enumeration = {
+        each["name"]
+        for operation in OPERATIONS
+        for each in operation.parameters()
+        if "enum" not in each["schema"]
+    }
+
+    assert WORST.keys() == without_enumeration
 
 
 def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -> None:

@@ -13,7 +13,7 @@ import pytest
 from plantstore.api.static_files import COMPRESSED_BYTES_MIN, Assets, accepts_gzip, load_web
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from plantstore.server.interface import Request
+from plantstore.server.interface import Request, Response
 from support.world import World, assert_error
 
 ASSETS = load_web().assets
@@ -42,6 +42,21 @@ def assert_nothing_else_may_happen(answer: httpx.Response) -> None:
     assert answer.headers["Referrer-Policy"] == "no-referrer"
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert answer.headers["Cross-Origin-Opener-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("accepted", ["gzip", ""])
+def test_files_are_shared_by_all_clients_that_read_them(accepted: str) -> None:
+    web, request = load_web(), Request("GET", "/", fields={"accept-encoding": accepted})
+
+    async def show() -> list[Response]:
+        files = (web.document, *web.assets.files.values())
+        pages = [await page.show(request) for page in (web.page, web.reference)]
+        return pages + [await file.show(request) for file in files]
+
+    first, second = asyncio.run(show()), asyncio.run(show())
+
+    assert all(response.is_shared for response in first)
+    assert [id(response.body) for response in first] == [id(response.body) for response in second]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)

@@ -247,6 +247,26 @@ def full() -> Any:
         yield world
 
 
+@pytest.mark.parametrize("path", ["/plants?limit=1", "/plants?q=abies&sort=name", "/tags?limit=1"])
+def test_head_of_a_page_has_no_field_that_its_content_determines_and_reads_no_page(
+    world: World, path: str
+) -> None:
+    world.put_in(FIR, NewPlant(4, "Abies alba", "Fir"))
+    fields = {"Prefer": "count=exact"}
+    page = world.send("GET", path, fields=fields)
+    world.store.fail(ZeroDivisionError(), "list_plants")
+    world.store.fail(ZeroDivisionError(), "list_tags")
+
+    answer = world.send("HEAD", path, fields=fields)
+
+    assert (page.status_code, answer.status_code, answer.content) == (200, 200, b"")
+    assert answer.headers["Content-Type"] == page.headers["Content-Type"]
+    assert not {"link", "total-count", "content-length"} & set(answer.headers)
+    assert world.send("HEAD", f"{path}&x=1").status_code == 400
+    world.store.fail(StoreUnavailableError("disk I/O error"), "find_plants")
+    assert world.send("HEAD", path).status_code == 503
+
+
 def test_only_while_plants_cannot_be_read_the_response_is_503(world: World) -> None:
     error = StoreUnavailableError("The database cannot be read: disk I/O error")
 

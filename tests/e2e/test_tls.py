@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import re
 import socket
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,21 +20,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return make_pair(tmp_path_factory.mktemp("tls"))
 
 
-def options(pair: Pair) -> list[str]:
-    return ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    with Service(folder, *options(pair), "--request-seconds", "1") as running:
+    with Service(folder, *pair.options(), "--request-seconds", "1") as running:
         yield running
 
 
 @contextlib.contextmanager
 def connected(service: Service, pair: Pair) -> Iterator[http.client.HTTPSConnection]:
-    context = ssl.create_default_context(cafile=str(pair.certificate))
-    client = http.client.HTTPSConnection("127.0.0.1", service.port, context=context)
+    client = http.client.HTTPSConnection("127.0.0.1", service.port, context=pair.trusted())
     with contextlib.closing(client):
         yield client
 
@@ -43,7 +37,7 @@ def connected(service: Service, pair: Pair) -> Iterator[http.client.HTTPSConnect
 def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
     tmp_path: Path, pair: Pair
 ) -> None:
-    with Service(tmp_path, *options(pair), "--workers", "2") as service:
+    with Service(tmp_path, *pair.options(), "--workers", "2") as service:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {service.token()}"}
         with connected(service, pair) as client:
             client.request("POST", "/plants", '{"id":1,"name":"a"}', headers)
@@ -88,7 +82,7 @@ def test_pending_handshakes_are_bounded_and_a_new_one_is_served(
 def test_failed_handshakes_cause_no_error_in_the_log_and_a_stop_waits_for_none(
     tmp_path: Path, pair: Pair
 ) -> None:
-    with Service(tmp_path, *options(pair)) as service:
+    with Service(tmp_path, *pair.options()) as service:
         hanging = socket.create_connection(("127.0.0.1", service.port), timeout=30)
         hanging.sendall(b"\x16\x03\x01")
         for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x01\xff"):
@@ -115,7 +109,7 @@ def test_an_unusable_certificate_or_key_is_a_one_line_error_that_names_the_mista
         (pair.certificate, other.key, f"--tls-key: {other.key} is not the key of the certificate"),
         (locked.certificate, locked.key, f"--tls-key: {locked.key} has a passphrase"),
     ):
-        done = run(tmp_path, "serve", "--port", "0", *options(Pair(certificate, key)))
+        done = run(tmp_path, "serve", "--port", "0", *Pair(certificate, key).options())
 
         assert done.returncode == 2
         assert re.fullmatch(r"plantstore: --tls-[^\n]*\n", done.stderr), done.stderr

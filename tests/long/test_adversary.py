@@ -1,6 +1,7 @@
 """The cost of the most expensive requests, compared with a valid create of the same size."""
 
 import contextlib
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,7 @@ from support.attacks import (
     good_import,
     head,
 )
+from support.certificates import make_pair
 from support.measured import Measured, between
 from support.service import Service
 from support.streams import reset
@@ -128,10 +130,11 @@ def test_a_hundred_thousand_resets_leak_no_memory(tmp_path: Path, findings: Any)
     assert kept < 20 * MIB
 
 
-def resident_after_a_response(service: Service) -> float:
+def resident_after_a_response(service: Service, context: ssl.SSLContext | None = None) -> float:
     """Return the resident bytes of the server after it has answered a new connection."""
-    with service.client(None) as client:
-        assert client.send("GET", "/healthz").status == 200
+    with Wire(service.port, context) as wire:
+        wire.send(head(b"GET /healthz"))
+        assert wire.answer()[0] == 200
     return service.resident_mib() * MIB
 
 
@@ -152,17 +155,24 @@ HELD: dict[str, tuple[Callable[[bytes], bytes], int]] = {
 }
 
 
+@pytest.mark.parametrize("has_tls", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("what", HELD)
 def test_no_connection_holds_more_memory_than_4_times_its_bytes_and_64_kib(
-    tmp_path: Path, findings: Any, what: str
+    tmp_path: Path,
+    findings: Any,
+    what: str,
+    has_tls: bool,  # noqa: FBT001
 ) -> None:
     request, connections = HELD[what]
-    with Service(tmp_path) as service, contextlib.ExitStack() as stack:
+    pair = make_pair(tmp_path) if has_tls else None
+    context = pair and pair.trusted()
+    options = pair.options() if pair else []
+    with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
         data = request(b"Authorization: Bearer " + service.token().encode())
-        before = resident_after_a_response(service)
+        before = resident_after_a_response(service, context)
         for _ in range(connections):
-            stack.enter_context(Wire(service.port)).send(data)
-        kept = (resident_after_a_response(service) - before) / connections
+            stack.enter_context(Wire(service.port, context)).send(data)
+        kept = (resident_after_a_response(service, context) - before) / connections
 
-    findings.add_kept(what, connections, len(data), kept)
+    findings.add_kept(f"{what}{' over TLS' if has_tls else ''}", connections, len(data), kept)
     assert kept <= KEPT_MAX * len(data) + KEPT_SLACK_BYTES

@@ -18,7 +18,7 @@ import pytest
 from harness import free_port
 from other_servers import SERVERS
 from plantstore.plants import NewPlant
-from plantstore.server.connection import ConnectionConfig
+from plantstore.server.connection import Server
 from plantstore.server.interface import Request, Response
 from support.world import World, until
 
@@ -73,7 +73,7 @@ def test_the_operations_pass_the_tests_of_the_api_on_another_server(server: str)
 
 @contextlib.asynccontextmanager
 async def streaming(
-    world: World, config: ConnectionConfig, server: str, path: str
+    world: World, config: Server, server: str, path: str
 ) -> AsyncIterator[httpx.Response]:
     """Send a request to the application of a world on a server; yield the head of the response."""
     port = free_port()
@@ -92,7 +92,7 @@ def test_a_stream_has_each_change_at_once_and_ends_when_its_client_leaves(server
     limit = world.parts.changes.limit
 
     async def follow() -> tuple[bytes, bytes, int]:
-        async with streaming(world, world.config, server, "/changes?after=now") as response:
+        async with streaming(world, world.server, server, "/changes?after=now") as response:
             pieces = response.aiter_bytes()
             position = await anext(pieces)
             world.put_in(NewPlant(1, "a"))
@@ -127,7 +127,7 @@ def test_a_response_that_fails_is_cut_off(server: str) -> None:
     world = World()
 
     async def read() -> list[bytes]:
-        config = dataclasses.replace(world.config, application=Failing())
+        config = dataclasses.replace(world.server, application=Failing())
         async with streaming(world, config, server, "/") as response:
             return [piece async for piece in response.aiter_bytes()]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from plantstore.cli.wiring import make_config, make_parts, running
+from plantstore.cli.wiring import make_parts, make_server, running
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.observe import Observer
 from plantstore.server.budget import Budget
-from plantstore.server.connection import Connection, ServerState
+from plantstore.server.connection import Connection
 from plantstore.server.serving import shut_down
 from plantstore.settings import Settings
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
@@ -187,11 +187,10 @@ class Service:
             threads=loop.threads,
             batch_rows_max=loop.chance.choice([1, 2, 20]),  # so that an error is between two
         )
-        config = make_config(settings, self.parts, observe)
-        self.budget = config.budget
-        connections: Any = InOrder()
-        tasks: Any = InOrder()
-        self._state = ServerState(config, connections, tasks)
+        self._server = make_server(settings, self.parts, observe)
+        self.budget = self._server.budget
+        in_order: Any = InOrder
+        self._server.connections, self._server.tasks = in_order(), in_order()
         self._transports: list[FakeTransport] = []
         self.is_stopping = False
 
@@ -207,7 +206,7 @@ class Service:
         """
         if self.is_stopping:
             raise ConnectionRefusedError
-        transport = FakeTransport(self._loop, Connection(self._state, self._loop))
+        transport = FakeTransport(self._loop, Connection(self._server, self._loop))
         self._transports.append(transport)
         return transport
 
@@ -237,8 +236,8 @@ class Service:
         self.is_stopping = True
         self.parts.readiness.stop()
         self.parts.changes.stop()
-        await shut_down(self._state)
-        while self._state.tasks:  # noqa: ASYNC110 (as the runner does at the end)
+        await shut_down(self._server)
+        while self._server.tasks:  # noqa: ASYNC110 (as the runner does at the end)
             await asyncio.sleep(0.05)
         for transport in self._transports:
             transport.leave()
@@ -255,13 +254,13 @@ class Service:
         parts, budget = self.parts, self.budget
         counters = {
             "incoming bytes": budget.incoming_bytes,
-            "unread bytes": budget._unread_bytes,  # noqa: SLF001
+            "unread bytes": budget.unread_bytes,
             "changes": parts.writer.waiting,
             "reads": parts.reader.waiting,
             "ids": parts.ids.batcher.waiting,
             "imports": parts.imports.limit.running,
             "exports": parts.exports._limit.running,  # noqa: SLF001
             "streams": parts.changes.limit.running,
-            "connections": len(self._state.connections),
+            "connections": len(self._server.connections),
         }
         return [f"{name}: {value}" for name, value in counters.items() if value]

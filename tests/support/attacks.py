@@ -23,8 +23,11 @@ HEAD_BYTES: Final = 31 * KIB
 BODY_BYTES: Final = PLANT_BYTES_MAX - 100
 
 # Plants that are stored before the attacks: plants of usual size, and plants of 16 KiB, whose ids
-# begin at LARGE_ID. They are more than a page has.
-USUAL_PLANTS: Final = 5_000
+# begin at LARGE_ID. They are more than a page has, and than a search examines. All of usual size
+# match MATCH, and half of them have the tag COMMON.
+USUAL_PLANTS: Final = 12_000
+MATCH: Final = "Abies"
+COMMON: Final = "Common"
 LARGE_ID: Final = 1_000_000
 
 # The average size of the rows of a catalogue of 27,000 plants.
@@ -68,7 +71,8 @@ class Attack:
 def stored() -> Iterator[NewPlant]:
     """Yield the plants that are stored before the attacks."""
     for id_ in range(USUAL_PLANTS):
-        yield NewPlant(id_, f"Abies balsamea (L.) Mill. {id_}", f"Genus {id_ % 50}")
+        tag = f"Genus {id_ % 50}" if id_ % 2 else COMMON
+        yield NewPlant(id_, f"{MATCH} balsamea (L.) Mill. {id_}", tag)
     for id_ in range(LARGE_PLANTS):
         character, size = [("x", 1), ("é", 2), ("\x01", 6), ("🌱", 4)][id_ % 4]
         yield NewPlant(LARGE_ID + id_, character * (BODY_BYTES // size))
@@ -292,24 +296,92 @@ def full(name: str) -> bytes:
     return name.encode() + b": " + unit * (VALUE_BYTES_MAX // len(unit))
 
 
+# The most expensive values of the parameters of all operations, by name. Those with an enumeration
+# in the interface document have each of its values instead.
+_ETAGS: Final = b'"",' * (VALUE_BYTES_MAX // len(b'"",'))
+WORST: Final[dict[str, list[bytes]]] = {
+    "id": [b"%d" % (LARGE_ID + 1)],
+    "limit": [b"1000"],
+    "after": [b"0", b"1", b"999999", b"now", b"1.genus"],
+    "before": [b"1", b"999999", b"%d" % 2**62],
+    "from": [b"a", b"abies balsamea (l.) mill. 9", b"%C3%A9" * 100],
+    "tag": [COMMON.encode(), b"Genus%207", b"%C3%A9" * 5_000],
+    "untagged": [b"true"],
+    "q": [
+        MATCH.encode(),
+        b"a",
+        b"a+b+l+m+1",
+        b"abies+balsamea+mill+1",
+        b"x",
+        b"g",
+        b"%C3%A9" * 100,
+    ],
+    "count": [b"1000"],
+    "dry-run": [b"true"],
+    "set": [b"x" * 64],
+    "Prefer": [b"count=exact", b"return=minimal", b"count=exact," * 80],
+    "If-Match": [_ETAGS],
+    "If-None-Match": [_ETAGS],
+    "Last-Event-ID": [b"0"],
+    "Change-Set": [b"x" * 64],
+}
+
+# The largest matches of a listing; with the other parameters, too.
+MATCHES: Final = [b"q=" + MATCH.encode(), b"q=a&sort=name", b"tag=" + COMMON.encode()]
+
+
+def of_parameters(operation: Operation) -> Iterator[tuple[str, str, bytes, list[bytes]]]:
+    """Yield a name of an attack, its path, query and fields, for each value of each parameter."""
+    parameters = operation.parameters()
+    queries = {each["name"] for each in parameters if each["in"] == "query"}
+    limit = [b"limit=1000"] if "limit" in queries else []
+    matches = [[], *([match] for match in MATCHES)] if "tag" in queries else [[]]
+    for each in parameters:
+        name, place = each["name"], each["in"]
+        values = [value.encode() for value in each["schema"].get("enum", ())] or WORST.get(name, [])
+        for value, match in itertools.product(values, matches):
+            path, query, fields = operation.path, [*match], []
+            if place == "path":
+                path = path.replace("{id}", value.decode())
+            elif place == "header":
+                fields = [name.encode() + b": " + value]
+            elif any(
+                part.startswith(name.encode() + b"=") for part in b"&".join(match).split(b"&")
+            ):
+                continue
+            else:
+                query.append(name.encode() + b"=" + value)
+            if name != "limit":
+                query += limit
+            shown = f"{name}={value[:30].decode()}" + "".join(f"&{part.decode()}" for part in match)
+            yield f" with `{shown}`", path, b"&".join(query), fields
+
+
 def of_operation(operation: Operation) -> Iterator[Attack]:
     """Yield the attacks on an operation that follow from its place in the interface document."""
-    method, path = operation.method.encode(), operation.path.replace("{id}", "1").encode()
+    method = operation.method.encode()
     media_type, body = next(iter(operation.bodies()), ("", b""))
     client = "any" if operation.needs_token else "no token"
     content = (b"Content-Type: " + media_type.encode(), b"Content-Length: %d" % len(body))
     own = {b"authorization", b"connection", b"content-encoding", b"content-type", b"expect"}
     fields = [full(name.decode()) for name in sorted(READ_FIELDS - own)]
 
-    def attack(what: str, query: bytes = b"", *more: bytes, client: str = client) -> Attack:
-        start = b"%b %b?%b" % (method, path, query) if query else b"%b %b" % (method, path)
+    def attack(
+        what: str,
+        query: bytes = b"",
+        *more: bytes,
+        client: str = client,
+        path: str = operation.path,
+    ) -> Attack:
+        target = path.replace("{id}", "1").encode()
+        start = b"%b %b" % (method, target + b"?" + query if query else target)
 
         def request(token: bytes) -> bytes:
             return head(start, token, *content, *more) + body
 
         name = f"{operation.method} {operation.path}{what}"
-        times = 2 if path in (CSV, NDJSON) and method == b"GET" else 50
-        is_import = path in (CSV, NDJSON, CHANGES) and method == b"POST"
+        times = 2 if target in (CSV, NDJSON) and method == b"GET" else 10
+        is_import = target in (CSV, NDJSON, CHANGES) and method == b"POST"
         return Attack(name, client, request, times, is_import=is_import)
 
     queries = [each["name"] for each in operation.parameters() if each["in"] == "query"]
@@ -319,10 +391,8 @@ def of_operation(operation: Operation) -> Iterator[Attack]:
     yield attack(" with a full query", b"a&" * (HEAD_BYTES // 2))
     for name in queries:
         yield attack(f" with a full `{name}`", name.encode() + b"=" + b"1" * HEAD_BYTES)
-    if "after" in queries:
-        yield attack(" after 1", b"after=1&limit=1000")
-    if "before" in queries:
-        yield attack(" between 0 and 1", b"after=0&before=1&limit=1000")
+    for what, path, query, more in of_parameters(operation):
+        yield attack(what, query, *more, path=path)
 
 
 OF_OPERATIONS: Final = [each for operation in OPERATIONS for each in of_operation(operation)]

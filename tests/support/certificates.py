@@ -1,5 +1,6 @@
 """Certificates for the loopback address."""
 
+import ssl
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,14 @@ class Pair(NamedTuple):
 
     certificate: Path
     key: Path
+
+    def options(self) -> list[str]:
+        """Return the options of a service with this certificate."""
+        return ["--tls-certificate", str(self.certificate), "--tls-key", str(self.key)]
+
+    def trusted(self) -> ssl.SSLContext:
+        """Return the context of a client that trusts this certificate."""
+        return ssl.create_default_context(cafile=self.certificate)
 
 
 def make_pair(folder: Path, name: str = "tls", *, passphrase: bool = False) -> Pair:

@@ -39,5 +39,5 @@ class OverTcp(httpx.AsyncBaseTransport):
     async def serving(self) -> AsyncIterator[None]:
         """Serve while the block runs."""
         world = self._world
-        async with self._serve(world.config, world.parts, self._port), self._sockets:
+        async with self._serve(world.server, world.parts, self._port), self._sockets:
             yield

@@ -117,9 +117,6 @@ class FakeTransport(asyncio.Transport):
         self.is_read = True
         self._loop.call_soon(self._deliver)
 
-    def can_write_eof(self) -> bool:
-        return True
-
     def write_eof(self) -> None:
         self.has_ended = True
 

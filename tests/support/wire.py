@@ -3,13 +3,16 @@
 import contextlib
 import json
 import socket
+import ssl
 
 
 class Wire(contextlib.AbstractContextManager["Wire"]):
-    """A TCP connection for raw bytes."""
+    """A TCP connection for raw bytes, with TLS if there is a context."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, context: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_hostname="127.0.0.1")
         self.file = self.socket.makefile("rb")
 
     def __exit__(self, *_: object) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import httpx
 
 from plantstore.api.monitoring import Renderings
-from plantstore.cli.wiring import make_config, make_parts, running
+from plantstore.cli.wiring import make_parts, make_server, running
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
@@ -138,8 +138,8 @@ class World:
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),
             make_reader=partial(GroupRead, waiting_max=waiting_reads_max),
         )
-        self.config = make_config(self.settings, self.parts, self.observe)
-        self.app = self.config.application
+        self.server = make_server(self.settings, self.parts, self.observe)
+        self.app = self.server.application
         self._transport = OverTcp(self, SERVER) if SERVER else InProcess(self)
         self.client = httpx.AsyncClient(transport=self._transport, base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)

@@ -1,86 +1,15 @@
 """A connection on virtual time, with applications and clients that the test scripts."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncGenerator
 
 import pytest
 
-from plantstore.errors import ClientGoneError, InternalError, RequestError
-from plantstore.server.budget import Budget
-from plantstore.server.connection import Connection, ConnectionConfig, ServerState
-from plantstore.server.forwarded import TrustedProxies
+from plantstore.errors import ClientGoneError, RequestError
+from plantstore.server.connection import PIECE_BYTES
 from plantstore.server.interface import ArrivingBody, Request, Response, pieces
-from support.virtual_time import FakeTransport, VirtualLoop
+from support.served import EVERYTHING, GET, Respond, Served
 from support.wire import chunk, head
-
-Respond = Callable[[Request], Awaitable[Response]]
-
-EVERYTHING = 10**9
-
-
-class Scripted:
-    """An application that responds with a function.
-
-    Attributes:
-        failures: the errors that the server asked it to respond with.
-
-    """
-
-    def __init__(self, respond: Respond) -> None:
-        self._respond = respond
-        self.failures: list[BaseException] = []
-
-    async def __call__(self, request: Request) -> Response:
-        return await self._respond(request)
-
-    def fail(self, error: BaseException, _request: Request) -> Response:
-        self.failures.append(error)
-        if isinstance(error, RequestError):
-            return Response(503, {}, error.message.encode())
-        return Response(500, {}, InternalError().message.encode())
-
-
-class Served(contextlib.AbstractContextManager["Served"]):
-    """A server on virtual time: connections to one application, which share a budget."""
-
-    def __init__(self, respond: Respond, **bounds: int) -> None:
-        self.loop = VirtualLoop()
-        self.budget = Budget(**bounds)
-        self.application = Scripted(respond)
-        self.told: list[Any] = []
-        self.state = ServerState(
-            ConnectionConfig(
-                application=self.application,
-                request_seconds=10,
-                idle_seconds=75,
-                stop_seconds=10,
-                connections_max=1000,
-                proxies=TrustedProxies(),
-                budget=self.budget,
-                observe=self.told.append,
-            )
-        )
-        self._clients: list[FakeTransport] = []
-        self._errors: list[Any] = []
-        self.loop.set_exception_handler(lambda _loop, context: self._errors.append(context))
-
-    def connect(self) -> FakeTransport:
-        client = FakeTransport(self.loop, Connection(self.state, self.loop))
-        self._clients.append(client)
-        return client
-
-    def run(self, seconds: float = 0.001) -> None:
-        """Let the server work for so long."""
-        self.loop.run_until_complete(asyncio.sleep(seconds))
-
-    def __exit__(self, *_: object) -> None:
-        for client in self._clients:
-            client.leave()
-        self.run(200)
-        self.loop.close()
-        assert not self._errors
 
 
 def streamed(body: bytes | ArrivingBody) -> bytes | ArrivingBody:
@@ -139,7 +68,6 @@ async def wait(_request: Request) -> Response:
 
 
 CHUNKED_HEAD = head(None, b"Transfer-Encoding: chunked")
-GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +177,7 @@ def test_a_body_is_closed_when_its_client_has_left(
         served.run(5)
 
         assert respond.closed == 1
-        assert not served.state.tasks
+        assert not served.server.tasks
     assert len(caplog.records) == (where != "nowhere")
 
 
@@ -585,7 +513,7 @@ def test_a_connection_that_ends_during_a_stop_is_not_dropped_again() -> None:
         client.read(EVERYTHING)
         client.arrive(GET)
         served.run()
-        for connection in [*served.state.connections]:
+        for connection in [*served.server.connections]:
             connection.shutdown()
         served.run(60)
 
@@ -593,20 +521,100 @@ def test_a_connection_that_ends_during_a_stop_is_not_dropped_again() -> None:
         assert client.is_lost
 
 
-def test_all_bytes_of_an_unread_response_are_counted_also_behind_other_responses() -> None:
-    async def respond_to(request: Request) -> Response:
-        # The head of the large response does not fit behind the small one.
-        return Response(200, body=b"x" * (700_000 if request.path == "/large" else 16_234))
+UNREAD = {
+    "a small response": (16_000, False, 0),
+    "a large one, of which a piece is written": (700_000, False, 700_000),
+    "a large one that others hold too": (700_000, True, 0),
+    "the first part of a stream": (700_000, None, 700_000 + len(b"aae60\r\n\r\n")),
+}
+
+
+@pytest.mark.parametrize(("size", "is_shared", "held"), UNREAD.values(), ids=UNREAD)
+def test_what_is_held_for_clients_that_read_nothing_counts_from_the_first_byte(
+    size: int,
+    is_shared: bool | None,  # noqa: FBT001
+    held: int,
+) -> None:
+    async def parts() -> AsyncGenerator[bytes, None]:
+        yield b"x" * size
+        await asyncio.sleep(1)
+
+    async def respond_to(_request: Request) -> Response:
+        if is_shared is None:
+            return Response(200, body=parts())
+        return Response(200, body=b"x" * size, is_shared=is_shared)
 
     with Served(respond_to, unread_bytes_max=2_000_000) as served:
-        clients = [served.connect() for _ in range(10)]
+        first = served.connect()
+        first.arrive(GET)
+        served.run()
+        held += first.get_write_buffer_size()
+        count = 2_000_000 // held
+        clients = [served.connect() for _ in range(count + 4)]
         for client in clients:
-            client.arrive(GET + GET.replace(b"/", b"/large", 1))
+            client.arrive(GET)
             served.run()
 
-        unread = sum(client.get_write_buffer_size() for client in clients)
-        assert unread < 2_000_000
-        assert [client.is_closing() for client in clients] == [True] * 8 + [False] * 2
+        are_closed = [client.is_closing() for client in [first, *clients]]
+        assert are_closed == [True] * 5 + [False] * count
+        clients[-1].read(EVERYTHING)
+        clients[0].leave()
+        served.run(2)
+        assert served.budget.unread_bytes == (count - 1) * held
+
+
+def test_an_error_behind_an_unread_response_counts_too() -> None:
+    async def respond_with_token(request: Request) -> Response:
+        request.token = "a"
+        return Response(200, body=b"ok")
+
+    with Served(respond_with_token) as served:
+        client = served.connect()
+        client.arrive(GET)
+        served.run()
+        first = client.get_write_buffer_size()
+        served.budget.incoming_bytes_max = 0
+        client.arrive(GET)
+
+        assert served.budget.unread_bytes == client.get_write_buffer_size() > first > 0
+
+
+def test_a_large_response_is_held_in_pieces_and_arrives_whole() -> None:
+    body = bytes(range(256)) * 1_000
+
+    async def respond_to(_request: Request) -> Response:
+        return Response(200, body=body)
+
+    with Served(respond_to) as served:
+        client = served.connect()
+        client.arrive(GET + GET)
+        sizes = []
+        served.run()
+        while size := client.get_write_buffer_size():
+            sizes.append(size)
+            client.read(5_000)
+            served.run()
+
+        head, _, sent = client.sent.partition(b"\r\n\r\n")
+        assert sent == body + head + b"\r\n\r\n" + body
+        assert max(sizes) <= PIECE_BYTES + len(head) + 4
+        assert served.budget.unread_bytes == 0
+
+
+def test_a_client_that_reads_a_large_response_piece_by_piece_may_be_too_slow() -> None:
+    async def respond_to(_request: Request) -> Response:
+        return Response(200, body=b"x" * 700_000)
+
+    with Served(respond_to) as served:
+        slow, fast = served.connect(), served.connect()
+        for client in (slow, fast):
+            client.arrive(GET)
+        for _ in range(5):
+            served.run(9)
+            slow.read(20_000)
+            fast.read(80_000)
+
+        assert (slow.is_aborted, fast.is_aborted) == (True, False)
 
 
 def test_who_holds_nothing_of_a_request_makes_no_room() -> None:

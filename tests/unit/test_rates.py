@@ -1,5 +1,6 @@
 """How the uses of a token are counted, for one rate or several."""
 
+import contextlib
 import time
 
 import pytest
@@ -32,21 +33,54 @@ def test_uses_that_one_rate_refuses_are_not_counted_for_another() -> None:
         limit.spend("a", 1)
 
 
-def test_a_token_may_be_used_again_after_retry_after_or_if_the_clock_is_set_back(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("uses", [1, 2, 3, 5])
+@pytest.mark.parametrize("begin", [0.0, 31.0, 59.5])
+def test_a_token_may_be_used_again_after_retry_after_and_not_a_second_before(
+    begin: float, uses: int
 ) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr(time, "time", lambda: now)
-    limit = RatePerToken("1/minute")
-    limit.spend("a")
-    with pytest.raises(RequestError, match="at most") as refused:
-        limit.spend("a")
-
-    for passed in (int(refused.value.headers["Retry-After"]) + 1, -100_000):
-        now += passed
-        limit.spend("a")
-        with pytest.raises(RequestError, match="at most"):
+    now = 1_000_000.0 * 60 + begin
+    limit = RatePerToken("5/minute", lambda: now)
+    for _ in range(20):
+        with contextlib.suppress(RequestError):
             limit.spend("a")
+    for _ in range(10):
+        with pytest.raises(RequestError, match="at most") as refused:
+            limit.spend("a", uses)
+        wait = int(refused.value.headers["Retry-After"])
+        assert 1 <= wait <= 120
+        now += wait - 1
+        if wait > 1:
+            with pytest.raises(RequestError, match="at most"):
+                limit.spend("a", uses)
+        now += 1
+        limit.spend("a", uses)
+        with contextlib.suppress(RequestError):
+            limit.spend("a", 5 - uses + 1)
+
+
+def test_a_clock_that_is_set_back_changes_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: clock)
+    now = 60.0
+    limit = RatePerToken("1/minute", lambda: now)
+    limit.spend("a")
+
+    now, clock = 240.0, 900_000.0
+
+    limit.spend("a")
+
+
+def test_a_window_has_at_most_twice_the_uses_of_the_rate() -> None:
+    now = 0.0
+    limit, times = RatePerToken("10/minute", lambda: now), []
+    for tenth in range(6_000):
+        now = tenth / 10
+        with contextlib.suppress(RequestError):
+            limit.spend("a")
+            times.append(now)
+
+    assert max(sum(begin <= each < begin + 60 for each in times) for begin in times) <= 20
+    assert len(times) >= 90
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from plantstore.commit.fair_queue import FairQueue
 from plantstore.commit.reader import GroupRead
-from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.errors import ClientGoneError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
@@ -142,6 +144,110 @@ def test_a_queue_of_one_read_accepts_a_search() -> None:
         assert (await reader.list_plants(Listing(words=("1",)))).items == [NewPlant(1, "1")]
 
     run(store, test, waiting_max=1)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client whose connection may end."""
+
+    token: str
+    left: list[bool] = field(default_factory=list)
+
+    def is_client_gone(self) -> bool:
+        return bool(self.left)
+
+
+def search(word: str) -> Listing:
+    return Listing(words=(word,))
+
+
+def test_a_read_whose_client_has_left_is_dropped_before_it_is_made() -> None:
+    store = Blocked()
+    threads = READS["search"].threads
+
+    async def test(reader: GroupRead) -> None:
+        stayed, left = Client("a"), Client("a")
+        first = [
+            asyncio.create_task(reader.list_plants(search(f"{number}"), stayed))
+            for number in range(threads)
+        ]
+        await asyncio.sleep(0)
+        dropped = [asyncio.create_task(reader.list_plants(search("x"), left)) for _ in range(500)]
+        cancelled = asyncio.create_task(reader.list_plants(search("y"), stayed))
+        last = asyncio.create_task(reader.list_plants(search("z"), stayed))
+        await asyncio.sleep(0)
+        assert reader.waiting == threads + 502
+        left.left.append(True)
+        cancelled.cancel()
+        store.listing.let_go.release(threads + 1)
+        await asyncio.gather(*first, last)
+        results = await asyncio.gather(*dropped, return_exceptions=True)
+        assert {type(result) for result in results} == {ClientGoneError}
+        assert reader.waiting == 0
+
+    run(store, test)
+
+    words = {listing.words[0] for [listing] in store.listing.asked}
+    assert words == {"0", "1", "z"}
+
+
+def test_each_token_reads_in_turn_and_clients_without_one_share_a_turn() -> None:
+    store = Blocked()
+    threads = READS["search"].threads
+
+    async def test(reader: GroupRead) -> None:
+        begun = [asyncio.create_task(reader.list_plants(search("begun"))) for _ in range(threads)]
+        await asyncio.sleep(0)
+        pages = []
+        for token, many in (("", 6), ("", 6), ("a", 2), ("b", 1)):
+            pages += [
+                asyncio.create_task(reader.list_plants(search(token or "-"), Client(token)))
+                for _ in range(many)
+            ]
+        await asyncio.sleep(0)
+        for _ in range(threads + len(pages)):
+            await asyncio.to_thread(store.listing.entered.acquire)
+            store.listing.let_go.release()
+        await asyncio.gather(*begun, *pages)
+
+    run(store, test)
+
+    words = [listing.words[0] for [listing] in store.listing.asked[threads:]]
+    assert sorted(words[:6]) == ["-", "-", "-", "a", "a", "b"]
+
+
+def test_one_owner_leaves_places_in_the_queue_to_others() -> None:
+    store = Blocked()
+
+    async def test(reader: GroupRead) -> None:
+        pages = [
+            asyncio.create_task(reader.list_plants(search("x"), Client(""))) for _ in range(10)
+        ]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(reader.list_plants(search("y"), Client("a")))
+        await asyncio.sleep(0)
+        store.listing.let_go.release(20)
+        results = await asyncio.gather(*pages, return_exceptions=True)
+        refused = [result for result in results if isinstance(result, RequestError)]
+        assert [error.code for error in refused] == [ErrorCode.OVERLOADED] * 5
+        await other
+
+    run(store, test, waiting_max=4)
+
+
+def test_a_turn_whose_task_is_cancelled_goes_to_the_next() -> None:
+    async def test() -> None:
+        queue = FairQueue(running_max=1, waiting_max=10)
+        await queue.acquire(None)
+        waiting = asyncio.create_task(queue.acquire(Client("a")))
+        await asyncio.sleep(0)
+        queue.release()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await queue.acquire(Client("b"))
+
+    asyncio.run(asyncio.wait_for(test(), 5))
 
 
 def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:

@@ -34,11 +34,14 @@ ANY_SCOPE: Final = ""
 class RatePerToken:
     """Limits the uses of each token to one or more rates.
 
-    In a single window of time, it may allow up to twice the uses of the rate (decision 0014).
+    It counts the uses in the current window of time, and of those in the window before as large a
+    part as is left of the current one. In a single window, it may allow up to twice the uses of the
+    rate (decision 0014).
 
     Args:
         rate: in the notation of the library `limits`: `100/second`, or
             `100/second;5000/hour`. None means no limit.
+        monotonic: a clock in seconds that never goes back.
 
     Attributes:
         is_limited: whether there is a rate.
@@ -49,16 +52,16 @@ class RatePerToken:
 
     """
 
-    def __init__(self, rate: str | None) -> None:
+    def __init__(self, rate: str | None, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._rates: list[RateLimitItem] = []
+        self._monotonic = monotonic
         self.is_limited = rate is not None
         self.burst_max: int | None = None
+        # The number of the last window with uses, the uses in the one before, and in this one.
+        self._uses: dict[tuple[RateLimitItem, str], tuple[float, int, int]] = {}
         if rate is None:
             return
-        # Imported late: loading it takes a tenth of the time of a start.
-        from limits import parse_many  # noqa: PLC0415
-        from limits.storage import MemoryStorage  # noqa: PLC0415
-        from limits.strategies import SlidingWindowCounterRateLimiter  # noqa: PLC0415
+        from limits import parse_many  # noqa: PLC0415 (it takes a tenth of the time of a start)
 
         with contextlib.suppress(ValueError):
             self._rates = parse_many(rate)
@@ -68,7 +71,6 @@ class RatePerToken:
                 f" got {quoted(rate)}"
             )
         self.burst_max = min(each.amount for each in self._rates)
-        self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     def spend(self, token: str, uses: int = 1) -> None:
         """Count uses of the token with this name, or requests without one (an empty name).
@@ -77,18 +79,27 @@ class RatePerToken:
             RequestError: RATE_EXCEEDED, if the token was used too often.
 
         """
+        now, counted = self._monotonic(), {}
         for rate in self._rates:
-            if not self._limiter.test(rate, token, cost=uses):
-                reset = self._limiter.get_window_stats(rate, token).reset_time
-                seconds = max(1, math.ceil(reset - time.time()))
+            seconds = rate.get_expiry()
+            window, passed = divmod(now, seconds)
+            last, before, current = self._uses.get((rate, token), (window, 0, 0))
+            if last != window:
+                before, current = (current if last == window - 1 else 0), 0
+            left = rate.amount - uses + 1  # the earlier uses must be fewer
+            if before * (seconds - passed) >= (left - current) * seconds:
+                if current < left:
+                    wait = seconds - (left - current) * seconds / before - passed
+                else:  # until enough of the next window is over
+                    wait = 2 * seconds - left * seconds / current - passed
                 what = "The token" if token else "The service without a token"
                 raise RequestError(
                     ErrorCode.RATE_EXCEEDED,
                     f"{what} may be used at most {rate}",
-                    {"Retry-After": f"{seconds}"},
+                    {"Retry-After": f"{math.floor(wait) + 1}"},
                 )
-        for rate in self._rates:
-            self._limiter.hit(rate, token, cost=uses)
+            counted[rate, token] = window, before, current + uses
+        self._uses |= counted
 
 
 # How long a token is cached. A revocation takes effect within this time. The documentation

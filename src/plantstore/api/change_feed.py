@@ -14,6 +14,7 @@ from plantstore.api.paging import link, parse_limit
 from plantstore.api.parameters import (
     MEDIA_JSON,
     invalid,
+    json_head,
     json_response,
     parse_integer,
     preferred,
@@ -84,12 +85,10 @@ class Changes:
         if media_type == EVENT_STREAM and request.method == "GET":
             response = await self._stream(request, after)
         elif request.method == "HEAD":
-            # It has no field that the content determines (RFC 9110 §9.3.2): to read the page
-            # would cost many times a create.
-            await self._reader.read(PlantStore.read_changes, after, 1)
-            response = Response(200, {"Content-Type": MEDIA_JSON}, _unread())
+            await self._reader.read_for(request, PlantStore.read_changes, after, 1)
+            response = json_head()
         else:
-            page = await self._reader.read(PlantStore.read_changes, after, limit)
+            page = await self._reader.read_for(request, PlantStore.read_changes, after, limit)
             response = json_response(render_changes(page.items), {"Changes-After": str(page.end)})
             if not page.is_last:
                 response.fields["Link"] = link("changes", "next", parameters, after=page.end)
@@ -99,7 +98,9 @@ class Changes:
     async def _stream(self, request: Request, after: int | None) -> Response:
         if (last := request.fields.get("last-event-id")) is not None:
             after = _parse_after("Last-Event-ID", last)
-        page = await self._reader.read(PlantStore.read_changes, after, STREAM_CHANGES_MAX)
+        page = await self._reader.read_for(
+            request, PlantStore.read_changes, after, STREAM_CHANGES_MAX
+        )
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping; connect again")
         number = page.end if after is None else after
@@ -138,7 +139,7 @@ class Changes:
             del page, first
             while generation == self.tail.generation and await self._may_continue(request):
                 if events is None:
-                    events, number = await self._next(number)
+                    events, number = await self._next(request, number)
                 if events or self._now() - sent_at >= COMMENT_SECONDS:
                     sent_at = self._now()
                     yield events or b":\n"  # a comment
@@ -161,17 +162,14 @@ class Changes:
             return isinstance(error, StoreUnavailableError)  # it is not known now
         return True
 
-    async def _next(self, number: int) -> tuple[bytes, int]:
+    async def _next(self, request: Request, number: int) -> tuple[bytes, int]:
         """Return the events after a number, and the number of the last one."""
         if (found := self.tail.events_after(number)) is not None:
             return found
-        page = await self._reader.read(PlantStore.read_changes, number, STREAM_CHANGES_MAX)
+        page = await self._reader.read_for(
+            request, PlantStore.read_changes, number, STREAM_CHANGES_MAX
+        )
         return first_of(events_of(page), number)
-
-
-async def _unread() -> AsyncGenerator[bytes, None]:
-    """Return the content for HEAD, whose length is unknown."""
-    yield b""
 
 
 def _parse_after(name: str, text: str) -> int | None:

@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Final, TypeAlias
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from plantstore.errors import ErrorCode, RequestError, quoted, shorten
@@ -45,6 +45,19 @@ async def require_empty(request: Request, advice: str) -> None:
     async for piece in pieces(request.body):
         if piece:
             raise invalid(f"The body must be empty: {advice}")
+
+
+def json_head() -> Response:
+    """Return the response to HEAD for JSON of a page.
+
+    It has no field that the content determines (RFC 9110 §9.3.2): to read the page would cost many
+    times a create.
+    """
+
+    async def unread() -> AsyncGenerator[bytes, None]:
+        yield b""  # its length is unknown
+
+    return Response(200, {"Content-Type": MEDIA_JSON}, unread())
 
 
 async def read_record(request: Request, media_types: Sequence[str] = (MEDIA_JSON,)) -> bytes:
@@ -132,9 +145,6 @@ def has_preference(request: Request, preference: str) -> bool:
 # A weight (RFC 9110 §12.4.2). Java's URLConnection sends `.2`.
 _WEIGHT: Final = re.compile(r"0?\.\d{1,3}|0\.?|1(?:\.0{0,3})?", re.ASCII)
 
-# A media type, or a range of them, with its parameters.
-_Media: TypeAlias = tuple[str, str, dict[str, str]]
-
 
 def preferred(request: Request, offered: Sequence[str]) -> str | None:
     """Return the media type that the client prefers by its Accept field (RFC 9110 §12.5.1).
@@ -147,46 +157,35 @@ def preferred(request: Request, offered: Sequence[str]) -> str | None:
         One of the offered types; None if the client accepts none, or its field is malformed.
 
     """
-    ranges: list[tuple[_Media, float]] = []
-    for element in _ELEMENT.findall(request.fields.get("accept", "*/*")):
-        accepted = _parse_media(element)
-        weight = accepted[2].pop("q", "1")
-        if not _WEIGHT.fullmatch(weight):
-            return None
-        ranges.append((accepted, float(weight)))
+    elements = _ELEMENT.findall(request.fields.get("accept", "*/*"))
+    accepted = [_parse_media(element) for element in elements]
+    weights = [parameters.pop("q", "1") for _, parameters in accepted]
+    if not all(map(_WEIGHT.fullmatch, weights)):
+        return None
 
     def weight_of(offer: str) -> float:
-        media = _parse_media(offer)
-        matching = [(_specificity(each, media), weight) for each, weight in ranges]
-        return max(
-            ((specific, weight) for specific, weight in matching if specific), default=(0, 0)
-        )[1]
+        media_type, ours = _parse_media(offer)
+        ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
+        matching = [
+            (len(parameters.keys() & ours.keys()) - ranges.index(each), float(weight))
+            for (each, parameters), weight in zip(accepted, weights, strict=True)
+            if each in ranges
+            and all(ours.get(name, value) == value for name, value in parameters.items())
+        ]
+        return max(matching, default=(0, 0.0))[1]
 
     best = max(offered, key=weight_of)
     return best if weight_of(best) else None
 
 
-def _parse_media(text: str) -> _Media:
-    essence, *parameters = text.split(";")
-    # Java's URLConnection sends `*` for `*/*`.
-    kind, slash, subtype = essence.strip().lower().partition("/")
+def _parse_media(text: str) -> tuple[str, dict[str, str]]:
+    """Return a media type, or a range of them, with its parameters."""
+    media_type, *parameters = (each.strip() for each in text.split(";"))
     pairs = (each.partition("=") for each in parameters)
     return (
-        kind,
-        subtype if slash else kind,
+        media_type.lower() if media_type != "*" else "*/*",  # as Java's URLConnection sends it
         {name.strip().lower(): value.strip() for name, _, value in pairs},
     )
-
-
-def _specificity(accepted: _Media, offered: _Media) -> int:
-    """Return how specific a range is, from 1 on; 0 if the type does not match it."""
-    kind, subtype, parameters = accepted
-    ours = offered[2]
-    if kind not in ("*", offered[0]) or subtype not in ("*", offered[1]):
-        return 0
-    if any(ours.get(name, value) != value for name, value in parameters.items()):
-        return 0
-    return 1 + (kind != "*") + (subtype != "*") + len(parameters.keys() & ours.keys())
 
 
 INT32_MAX: Final = 2**31 - 1

@@ -11,6 +11,7 @@ from plantstore.api.paging import describe_page, read_page_request
 from plantstore.api.parameters import (
     MEDIA_JSON,
     MERGE_PATCH,
+    json_head,
     json_response,
     parse_integer,
     read_query,
@@ -75,7 +76,10 @@ class Plants:
     async def list(self, request: Request) -> Response:
         """List plants in order of id or by name, and link to other pages."""
         wanted = read_page_request(request)
-        page = await self._reader.list_plants(wanted.listing)
+        if request.method == "HEAD":
+            await self._reader.find_plant(0)  # whether plants can be read
+            return json_head()
+        page = await self._reader.list_plants(wanted.listing, request)
         plants, fields = describe_page(wanted, page)
         return json_response(render_stored_plants(plants), fields)
 

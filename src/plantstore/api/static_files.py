@@ -62,11 +62,12 @@ class File:
         """Respond with the form that the client prefers."""
         fields = {**self._fields, "Vary": "Accept-Encoding"}
         if len(self._content) < COMPRESSED_BYTES_MIN or not accepts_gzip(request):
-            return Response(200, fields, self._content)
+            return Response(200, fields, self._content, is_shared=True)
         compressed = self._compressed
         if compressed is None:
             compressed = await asyncio.to_thread(self._compress)
-        return Response(200, fields | {"Content-Encoding": "gzip"}, compressed)
+        fields["Content-Encoding"] = "gzip"
+        return Response(200, fields, compressed, is_shared=True)
 
     def _compress(self) -> bytes:
         with self._lock:
@@ -165,7 +166,7 @@ class Page:
         condition = parse_precondition(None, request.fields.get("if-none-match"))
         if condition is not None and not condition.none_matches(self._etag):
             return Response(HTTPStatus.NOT_MODIFIED.value, dict(self._fields))
-        return Response(200, dict(self._fields), self._content)
+        return Response(200, dict(self._fields), self._content, is_shared=True)
 
 
 async def redirect_to_reference(_request: Request) -> Response:

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from plantstore.api.paging import link, parse_limit, parse_text
-from plantstore.api.parameters import invalid, json_response, parse_integer, read_query
+from plantstore.api.parameters import invalid, json_head, json_response, parse_integer, read_query
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import quoted
 from plantstore.listings import TagListing
@@ -26,7 +26,11 @@ class Tags:
     async def list(self, request: Request) -> Response:
         """List tags, link to other pages, and say how many plants have no tag."""
         parameters = read_query(request, "limit", "after", "sort", "q")
-        page = await self._reader.read(PlantStore.list_tags, _parse_listing(parameters))
+        listing = _parse_listing(parameters)
+        if request.method == "HEAD":
+            await self._reader.find_plant(0)  # whether tags can be read
+            return json_head()
+        page = await self._reader.read_for(request, PlantStore.list_tags, listing)
         links = []
         if not page.is_last:
             key, _, plants = page.tags[-1]

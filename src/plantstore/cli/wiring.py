@@ -36,7 +36,7 @@ from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Committed, Observer, Responded, Stopping, fan_out
 from plantstore.server.budget import Budget
-from plantstore.server.connection import ConnectionConfig
+from plantstore.server.connection import Server
 from plantstore.server.forwarded import TrustedProxies
 from plantstore.server.process import (
     connections_max,
@@ -87,7 +87,7 @@ def make_parts(
         threads: makes the threads.
 
     """
-    rate_limit = RatePerToken(settings.rate_per_token)
+    rate_limit = RatePerToken(settings.rate_per_token, monotonic)
     authenticator = Authenticator(
         store,
         clock,
@@ -141,10 +141,10 @@ def make_parts(
     )
 
 
-def make_config(settings: Settings, parts: Parts, observe: Observer) -> ConnectionConfig:
-    """Make the application of the parts, and the limits of its connections."""
+def make_server(settings: Settings, parts: Parts, observe: Observer) -> Server:
+    """Make the server of the parts, with the limits of its connections."""
     cross_origin = CrossOrigin(settings.allow_origin) if settings.allow_origin else None
-    return ConnectionConfig(
+    return Server(
         application=App(parts, cross_origin=cross_origin, observe=observe),
         request_seconds=settings.request_seconds,
         idle_seconds=settings.idle_seconds,
@@ -202,7 +202,7 @@ def run_service(
     is_worker = settings.workers > 1
     signals = StopSignals(is_worker=is_worker)  # before a part has threads
     parts = build()
-    config, context = make_config(settings, parts, observe), tls_context(settings)
+    server, context = make_server(settings, parts, observe), tls_context(settings)
 
     async def run() -> None:
         freeze_memory()
@@ -221,7 +221,7 @@ def run_service(
                 signals.on_first(partial(loop.call_soon_threadsafe, begin_stop))
                 if is_worker:
                     report_to_parent()
-                await serve(config, listener, context, stopping)
+                await serve(server, listener, context, stopping)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())

@@ -3,6 +3,10 @@
 A lookup in the page cache takes microseconds. A lookup that waits for the disk takes
 milliseconds, and would delay all other requests on the event loop. So reads run on separate
 threads (`plantstore.commit.batcher`). `plantstore.store.READS` has their kinds and their threads.
+
+A lookup costs little, and the others do not. So of these, only as many as the threads can run at
+once are handed over. The others wait for the turn of their token, and are dropped if their client
+leaves (`plantstore.commit.fair_queue`).
 """
 
 import contextlib
@@ -12,6 +16,7 @@ from itertools import chain
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from plantstore.commit.batcher import Batcher
+from plantstore.commit.fair_queue import Caller, FairQueue
 from plantstore.errors import ErrorCode, FeedError, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import Observer, ReadFailed
@@ -78,12 +83,16 @@ class GroupRead:
             for kind, reads in READS.items()
         }
         [self._lookups] = self._batchers["find_plants"]
+        self._queues = {
+            kind: FairQueue(reads.threads * reads.batch_max, waiting_max)
+            for kind, reads in READS.items()
+        }
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Accept reads, on the running event loop.
 
-        At the end of the block, new reads are refused, and all accepted ones are answered.
+        At the end of the block, reads that have not begun are refused, and all others are answered.
         """
         async with contextlib.AsyncExitStack() as stack:
             for batcher in chain.from_iterable(self._batchers.values()):
@@ -93,7 +102,8 @@ class GroupRead:
     @property
     def waiting(self) -> int:
         """The number of reads that are not answered yet."""
-        return sum(each.waiting for each in chain.from_iterable(self._batchers.values()))
+        begun = sum(each.waiting for each in chain.from_iterable(self._batchers.values()))
+        return begun + sum(each.waiting for each in self._queues.values())
 
     async def find_plant(self, id_: int) -> NewPlant | None:
         """Return the plant with this id, or None. It sees every change confirmed before.
@@ -122,22 +132,23 @@ class GroupRead:
                 found[plant.id] = plant
         return found
 
-    async def list_plants(self, listing: Listing) -> PlantsPage:
+    async def list_plants(self, listing: Listing, caller: Caller | None = None) -> PlantsPage:
         """Return a page of plants. It sees every change confirmed before.
 
         Raises:
             RequestError: as `find_plant` does.
+            ClientGoneError: the caller has left.
 
         """
         kind = "search" if listing.is_search else "list_plants"
-        page: PlantsPage = await self._submit(kind, listing)
+        page: PlantsPage = await self._submit(caller, kind, listing)
         return page
 
     async def read(
         self,
         method: Callable[Concatenate[PlantStore, ArgumentsT], ResultT],
         *arguments: ArgumentsT.args,
-        **_: ArgumentsT.kwargs,
+        **keywords: ArgumentsT.kwargs,
     ) -> ResultT:
         """Return the result of another method of READS, such as `PlantStore.read_changes`.
 
@@ -145,12 +156,33 @@ class GroupRead:
             RequestError: what the method raises; or as `find_plant` does.
 
         """
-        result: ResultT = await self._submit(method.__name__, *arguments)
+        return await self.read_for(None, method, *arguments, **keywords)
+
+    async def read_for(
+        self,
+        caller: Caller | None,
+        method: Callable[Concatenate[PlantStore, ArgumentsT], ResultT],
+        *arguments: ArgumentsT.args,
+        **_: ArgumentsT.kwargs,
+    ) -> ResultT:
+        """Return what `read` does, in the turn of the caller; None is the service itself.
+
+        Raises:
+            RequestError: as `read` does.
+            ClientGoneError: the caller has left.
+
+        """
+        result: ResultT = await self._submit(caller, method.__name__, *arguments)
         return result
 
-    async def _submit(self, kind: str, *arguments: object) -> Any:  # noqa: ANN401 (of the method)
-        batcher = min(self._batchers[kind], key=lambda each: each.waiting)
-        return await batcher.submit(arguments)
+    async def _submit(self, caller: Caller | None, kind: str, *arguments: object) -> Any:  # noqa: ANN401 (of the method)
+        queue = self._queues[kind]
+        await queue.acquire(caller)
+        try:
+            batcher = min(self._batchers[kind], key=lambda each: each.waiting)
+            return await batcher.submit(arguments)
+        finally:
+            queue.release()
 
     def _explain(self, error: Exception, reads: int) -> RequestError:
         if isinstance(error, FeedError):

@@ -1,6 +1,9 @@
 """Limits the memory of all connections together."""
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from plantstore.server.connection import Connection
 
 MIB: Final = 1024 * 1024
 
@@ -8,18 +11,10 @@ MIB: Final = 1024 * 1024
 # as much, so this is enough for hundreds of the largest ones, and for all usual ones.
 INCOMING_BYTES_MAX: Final = 32 * MIB
 
-# Bytes of responses that clients have not read. A page of plants, and a piece of a file or of a
-# stream, have less than 800 KiB, so this is enough for eighty slow readers of the largest ones.
+# Bytes of responses that are held because clients have not read them. A page of plants, and a part
+# of an export or of a stream, have less than 800 KiB, so this is enough for eighty slow readers of
+# the largest ones. For a reader of a static file, a piece of it is held.
 UNREAD_BYTES_MAX: Final = 64 * MIB
-
-
-class Waiting(Protocol):
-    """A connection that waits for its client. `held_bytes` are those of unanswered requests."""
-
-    held_bytes: int
-
-    def drop(self) -> None:
-        """Close the connection, and free its memory at once, if it waits for its client."""
 
 
 class Budget:
@@ -50,43 +45,44 @@ class Budget:
         self.incoming_bytes_max = incoming_bytes_max
         self._unread_bytes_max = unread_bytes_max
         self.incoming_bytes = 0
-        self._unread_bytes = 0
+        self.unread_bytes = 0
         # The connections with incomplete heads, and those with unread responses and their sizes: of
         # clients without a valid token, and of others. The longest wait is the first.
-        self._heads: dict[Waiting, int] = {}
-        self._of_strangers: dict[Waiting, int] = {}
-        self._of_others: dict[Waiting, int] = {}
+        self._heads: dict[Connection, int] = {}
+        self._without_token: dict[Connection, int] = {}
+        self._with_token: dict[Connection, int] = {}
 
     def make_room(self) -> None:
         """Close connections of clients without a token, until the incoming bytes are in bounds."""
-        for waiting in (self._heads, self._of_strangers):
+        for waiting in (self._heads, self._without_token):
             for connection in [each for each in waiting if each.held_bytes]:
                 if self.incoming_bytes <= self.incoming_bytes_max:
                     return
                 self._drop(waiting, connection)
 
-    def begin_head(self, connection: Waiting) -> None:
+    def begin_head(self, connection: "Connection") -> None:
         """Add a connection with an incomplete head."""
         self._heads.pop(connection, None)
         self._heads[connection] = 0
 
-    def end_head(self, connection: Waiting) -> None:
+    def end_head(self, connection: "Connection") -> None:
         """Remove a connection whose head is complete, or which was closed."""
         self._heads.pop(connection, None)
 
-    def begin_unread(self, connection: Waiting, size: int, *, has_token: bool) -> None:
-        """Add a connection with an unread response; close the slowest if there is too much."""
-        (self._of_others if has_token else self._of_strangers)[connection] = size
-        self._unread_bytes += size
-        while self._unread_bytes > self._unread_bytes_max:
-            unread = self._of_strangers or self._of_others
+    def begin_unread(self, connection: "Connection", size: int, *, has_token: bool) -> None:
+        """Add bytes that are held for a client; close the slowest if there are too many."""
+        unread = self._with_token if has_token else self._without_token
+        unread[connection] = unread.get(connection, 0) + size
+        self.unread_bytes += size
+        while self.unread_bytes > self._unread_bytes_max:
+            unread = self._without_token or self._with_token
             self._drop(unread, next(iter(unread)))
 
-    def end_unread(self, connection: Waiting) -> None:
+    def end_unread(self, connection: "Connection") -> None:
         """Remove a connection whose response was read, or which was closed."""
-        for unread in (self._of_strangers, self._of_others):
-            self._unread_bytes -= unread.pop(connection, 0)
+        for unread in (self._without_token, self._with_token):
+            self.unread_bytes -= unread.pop(connection, 0)
 
-    def _drop(self, waiting: dict[Waiting, int], connection: Waiting) -> None:
-        self._unread_bytes -= waiting.pop(connection)
+    def _drop(self, waiting: "dict[Connection, int]", connection: "Connection") -> None:
+        self.unread_bytes -= waiting.pop(connection)
         connection.drop()

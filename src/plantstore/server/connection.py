@@ -48,9 +48,9 @@ from plantstore.server.states import STATES, Due, RequestEvent, Responder
 # While more than this many bytes of a body wait for the application, the socket is not read.
 HELD_BODY_BYTES_MAX: Final = 64 * 1024
 
-# While more than this many bytes are unread, the next request of the connection waits. A larger
-# response is still written at once. This limits the memory for many small unread responses.
-UNSENT_BYTES_HIGH: Final = 16 * 1024
+# A response is written in pieces of this size, each when the kernel has taken the one before. So a
+# connection holds one piece of a file that others share. TLS holds a piece again, encrypted.
+PIECE_BYTES: Final = 16 * 1024
 
 # A request may arrive in this many small pieces. After each further piece, the socket is not
 # read for GATHERING_SECONDS, so that the kernel collects the data: a piece takes six
@@ -70,9 +70,9 @@ _IDLE: Final = STATES[states.IDLE, states.AWAITED]
 _LOST: Final = STATES[states.CONNECTED, states.CLOSED]
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionConfig:
-    """What the connections of a process serve, and their limits.
+@dataclass(slots=True)
+class Server:
+    """What the connections of a process serve, and what they share.
 
     Attributes:
         application: responds to the requests.
@@ -84,6 +84,12 @@ class ConnectionConfig:
         proxies: tell the addresses of their clients.
         budget: limits the memory of all connections together.
         observe: is called for each response.
+        connections: those that are open.
+        tasks: those of the requests in progress.
+        date: the present, as HTTP has it.
+        answered: the connections whose responses are written when this iteration of the event loop
+            ends. A client that is woken for each response would send its next request alone, and an
+            iteration would carry fewer requests.
 
     """
 
@@ -95,24 +101,6 @@ class ConnectionConfig:
     proxies: TrustedProxies
     budget: Budget
     observe: Observer
-
-
-@dataclass(slots=True)
-class ServerState:
-    """What the connections of a process share.
-
-    Attributes:
-        config: their limits.
-        connections: those that are open.
-        tasks: those of the requests in progress.
-        date: the present, as HTTP has it.
-        answered: the connections whose responses are written when this iteration of the event loop
-            ends. A client that is woken for each response would send its next request alone, and an
-            iteration would carry fewer requests.
-
-    """
-
-    config: ConnectionConfig
     connections: "set[Connection]" = field(default_factory=set)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     date: str = ""
@@ -141,12 +129,10 @@ class Connection(asyncio.Protocol):
 
     """
 
-    def __init__(self, server: ServerState, loop: asyncio.AbstractEventLoop) -> None:
-        config = server.config
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
-        self._config = config
-        self._proxies = config.proxies or None
-        self._application = config.application
+        self._proxies = server.proxies or None
+        self._application = server.application
         self._client: Address | None = None
         self._loop = loop
         self._transport: asyncio.Transport
@@ -154,11 +140,11 @@ class Connection(asyncio.Protocol):
         # Of the request that is arriving, or whose response is not written.
         self._exchange = Exchange(_CONNECTED, NO_REQUEST)
         self._response: tuple[bytes, bytes] = (b"", b"")
-        self._budget = config.budget
+        self._budget = server.budget
         self.held_bytes = 0
         self._deadlines = Deadlines(
-            request_seconds=config.request_seconds,
-            idle_seconds=config.idle_seconds,
+            request_seconds=server.request_seconds,
+            idle_seconds=server.idle_seconds,
             clock=loop.time,
         )
         self._timer: asyncio.TimerHandle
@@ -167,14 +153,15 @@ class Connection(asyncio.Protocol):
         # Whether to let the kernel collect data, and whether data that was read waits.
         self._is_gathering = self._is_behind = False
         self._is_paused = False
-        self._drained: asyncio.Event | None = None  # while too many bytes are unread
+        self._drained: asyncio.Event | None = None  # while the kernel has not taken all bytes
+        self._left_bytes = 0  # of a part of a response: those that are not written yet
 
     # The event loop calls these methods (asyncio.Protocol).
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, unless too many are open."""
         self._transport = transport
-        transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+        transport.set_write_buffer_limits(high=0)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             # A socket of both families shows 127.0.0.1 as ::ffff:127.0.0.1 (RFC 4291 §2.5.5.2).
@@ -183,7 +170,7 @@ class Connection(asyncio.Protocol):
         connections = self._server.connections
         connections.add(self)
         self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)
-        if len(connections) > self._config.connections_max:
+        if len(connections) > self._server.connections_max:
             message = "Too many connections are open; nothing was done"
             self._refuse(RequestError(ErrorCode.TOO_MANY_CONNECTIONS, message))
 
@@ -225,15 +212,14 @@ class Connection(asyncio.Protocol):
                 self._loop.call_later(GATHERING_SECONDS, self._end_gathering)
 
     def pause_writing(self) -> None:
-        """Read no further request until the client has read its response."""
+        """Write no more, and read no further request, until the client has read what is written."""
         self._drained = asyncio.Event()
-        size = self._transport.get_write_buffer_size()
-        self._budget.begin_unread(self, size, has_token=self._exchange.request.token != "")
 
     def resume_writing(self) -> None:
         """Go on with the next request, or with the response that waits."""
         self._end_unread()
-        self._deadlines.drain()
+        if not self._left_bytes:
+            self._deadlines.drain()
         if self._is_behind:
             self._loop.call_soon(self._go_on)
 
@@ -356,7 +342,7 @@ class Connection(asyncio.Protocol):
             request.body = b""  # the other one refers to the exchange, which refers to the request
             self._server.tasks.discard(exchange.task)
             seconds = perf_counter() - began
-            self._config.observe(Responded(request, exchange.status, seconds))
+            self._server.observe(Responded(request, exchange.status, seconds))
 
     async def _fail(self, exchange: Exchange, error: BaseException) -> None:
         """Write the response for an error."""
@@ -375,57 +361,80 @@ class Connection(asyncio.Protocol):
             RuntimeError: a field has a line end in it.
 
         """
-        request, body, arriving = exchange.request, response.body, exchange.arriving
+        request, arriving = exchange.request, exchange.arriving
         if arriving is not None and arriving.awaits_continue:
             exchange.keeps_alive = False  # whether the client sends the body now is unknown
         has_body = request.method != "HEAD"
-        is_chunked = type(body) is not bytes and has_body and request.version != "1.0"
+        parts, body, length = None, b"", 0
+        if isinstance(response.body, bytes):
+            body = response.body
+            length = len(body)
+        else:
+            parts = response.body
+        is_chunked = parts is not None and has_body and request.version != "1.0"
         try:
             head = render_head(
                 response.status,
                 tuple(response.fields.items()),
-                len(body) if isinstance(body, bytes) else None,
+                length if parts is None else None,
                 self._server.date,
                 is_chunked,
                 exchange.keeps_alive,
             )
         except Exception:
-            if not isinstance(body, bytes):
-                await body.aclose()
+            if parts is not None:
+                await parts.aclose()
             raise
-        if not isinstance(body, bytes):
-            await self._write_pieces(exchange, response.status, head, body, is_chunked=is_chunked)
-        elif not exchange.state.is_over:
+        if parts is not None:
+            async with contextlib.aclosing(parts):
+                if has_body:
+                    head = await self._write_parts(exchange, response, head, parts, is_chunked)
+            body = LAST_CHUNK if is_chunked else b""
+        elif length > PIECE_BYTES and has_body:
+            if exchange.state.request is states.WHOLE:  # the application has read it
+                request.body = b""
+                self._hold(len(self._reader.unread))
+            await self._write_part(exchange, response, head, body)
+            head = body = b""
+        if not exchange.state.is_over:
             exchange.status = response.status
             exchange.enter(states.LAST_PIECE)
             self._end_response(head, body if has_body else b"")
 
-    async def _write_pieces(
+    async def _write_parts(
         self,
         exchange: Exchange,
-        status: int,
+        response: Response,
         head: bytes,
-        body: AsyncGenerator[bytes, None],
-        *,
-        is_chunked: bool,
+        parts: AsyncGenerator[bytes, None],
+        is_chunked: bool,  # noqa: FBT001
+    ) -> bytes:
+        """Write the parts of a body, the first with the head; return the head if there are none."""
+        async for part in parts:
+            await self._write_part(
+                exchange, response, head, render_chunk(part) if is_chunked else part
+            )
+            head = b""
+            if exchange.state.is_over:
+                break
+        return head
+
+    async def _write_part(
+        self, exchange: Exchange, response: Response, head: bytes, part: bytes
     ) -> None:
-        """Write the head and the pieces of a body, as far as the client reads them."""
-        end = LAST_CHUNK if is_chunked else b""
-        async with contextlib.aclosing(body) as pieces:
-            if exchange.request.method != "HEAD":
-                async for piece in pieces:
-                    if exchange.state.is_over:
-                        break
-                    exchange.status = status
-                    exchange.enter(states.PIECE)
-                    self._write(head + (render_chunk(piece) if is_chunked else piece))
-                    head = b""
-                    if self._drained is not None:
-                        await self._drained.wait()
-        if not exchange.state.is_over:
-            exchange.status = status
-            exchange.enter(states.LAST_PIECE)
-            self._end_response(head, end)
+        """Write a part of a response in pieces, as far as the client reads them."""
+        held = 0 if response.is_shared else len(part)
+        for start in range(0, max(1, len(part)), PIECE_BYTES):
+            if exchange.state.is_over:
+                break
+            exchange.status = response.status
+            exchange.enter(states.PIECE)
+            end = start + PIECE_BYTES
+            self._left_bytes = max(0, len(part) - end)
+            self._write(head + part[start:end], held)
+            head = b""
+            if self._drained is not None:
+                await self._drained.wait()
 
     def _go_on(self) -> None:
         if not self._transport.is_closing():
@@ -461,7 +470,7 @@ class Connection(asyncio.Protocol):
         """Return whether the connection may hold what it does, after others have made room."""
         budget.make_room()
         bytes_max = budget.incoming_bytes_max
-        is_small = self.held_bytes * self._config.connections_max <= bytes_max
+        is_small = self.held_bytes * self._server.connections_max <= bytes_max
         return is_small or budget.incoming_bytes <= bytes_max
 
     def _discard_received(self) -> None:
@@ -489,9 +498,15 @@ class Connection(asyncio.Protocol):
 
     # Responses.
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, held: int = 0) -> None:
+        """Write data. `held` are the bytes that the service holds until the client has read it."""
         if not self._transport.is_closing():
             self._transport.write(data)
+            if self._drained is not None:
+                self._begin_unread(len(data) + held)
+
+    def _begin_unread(self, size: int) -> None:
+        self._budget.begin_unread(self, size, has_token=self._exchange.request.token != "")
 
     def permit_body(self) -> None:
         """Tell the client to send the body. Its time begins now."""
@@ -522,8 +537,9 @@ class Connection(asyncio.Protocol):
             return
         head, body = self._response
         self._response = (b"", b"")
-        # One write, so that `pause_writing` counts all of it.
         self._transport.write(head + body)
+        if self._drained is not None:
+            self._begin_unread(len(head) + len(body))
         self._deadlines.drain()
         exchange.enter(states.WRITE)
         if exchange.state.request is states.WHOLE:
@@ -538,7 +554,7 @@ class Connection(asyncio.Protocol):
             self._transport.write_eof()
         if self._is_behind:
             self._loop.call_soon(self._go_on)
-        else:
+        elif self._is_paused:
             self._read_or_pause()
 
     def _may_send_more(self, exchange: Exchange) -> bool:
@@ -550,7 +566,7 @@ class Connection(asyncio.Protocol):
         """
         arriving = exchange.arriving
         is_awaited = arriving is not None and not arriving.awaits_continue
-        return is_awaited and not exchange.state.is_complete and self._transport.can_write_eof()
+        return is_awaited and not exchange.state.is_complete
 
     def abort(self) -> None:
         """Close the connection at once. The client notices that its response is incomplete.
@@ -608,7 +624,7 @@ class Connection(asyncio.Protocol):
             return
         exchange.status = response.status
         exchange.enter(states.CLOSE)
-        self._transport.write(head if request.method == "HEAD" else head + body)
+        self._write(head if request.method == "HEAD" else head + body)
         self._transport.close()
         exchange.fail_body(error)
 
@@ -623,7 +639,7 @@ class Connection(asyncio.Protocol):
             self._exchange.keeps_alive = False
         else:
             self._transport.close()
-        self._loop.call_later(_STOP_PART * self._config.stop_seconds, self._drop_slow_reader)
+        self._loop.call_later(_STOP_PART * self._server.stop_seconds, self._drop_slow_reader)
 
     def _drop_slow_reader(self) -> None:
         if self._transport.get_write_buffer_size() or self._transport.is_closing():
@@ -634,13 +650,13 @@ class Connection(asyncio.Protocol):
         arriving = exchange.arriving
         self._deadlines.follow(exchange.state.deadline)  # the application may stream the body now
         due = self._deadlines.check(
-            unsent_bytes=self._transport.get_write_buffer_size(),
+            unsent_bytes=self._transport.get_write_buffer_size() + self._left_bytes,
             is_closing=self._transport.is_closing(),
             may_send=self._is_gathering
             or not (self._is_paused or (arriving is not None and arriving.awaits_continue)),
         )
         if due is Due.REFUSE:
-            seconds = self._config.request_seconds
+            seconds = self._server.request_seconds
             message = f"The request did not arrive completely within {seconds:g} seconds"
             self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         elif due is Due.CLOSE:

@@ -34,7 +34,7 @@ class Deadlines:
     """The deadlines of one connection, from the moment at which it is opened.
 
     Args:
-        request_seconds: see `plantstore.server.connection.ConnectionConfig`.
+        request_seconds: see `plantstore.server.connection.Server`.
         idle_seconds: see there, too.
         clock: a clock in seconds that never goes back.
 

@@ -1,7 +1,7 @@
 """A request and its response, and the body of a request that has not arrived with its head."""
 
 import asyncio
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
@@ -9,6 +9,9 @@ from plantstore.errors import ClientGoneError, RequestError
 from plantstore.server import states
 from plantstore.server.interface import Request
 from plantstore.server.states import RequestEvent, ResponseEvent, State
+
+if TYPE_CHECKING:
+    from plantstore.server.connection import Connection
 
 # The status if the client disconnected before the response. It is a convention of servers.
 CLIENT_GONE: Final = 499
@@ -54,16 +57,6 @@ class Exchange(msgspec.Struct, eq=False):
             self.arriving.fail(error)
 
 
-class Channel(Protocol):
-    """What a body needs of its connection."""
-
-    def hold_body(self, size: int) -> None:
-        """Note that so many bytes of the body are held. Read more if that is little."""
-
-    def permit_body(self) -> None:
-        """Tell the client to send the body."""
-
-
 class Body:
     """The pieces of a body, as `plantstore.server.interface.ArrivingBody` promises them.
 
@@ -73,8 +66,10 @@ class Body:
 
     """
 
-    def __init__(self, channel: Channel, exchange: Exchange, *, awaits_continue: bool) -> None:
-        self._channel = channel
+    def __init__(
+        self, connection: "Connection", exchange: Exchange, *, awaits_continue: bool
+    ) -> None:
+        self._connection = connection
         self._exchange = exchange
         self.held = b""
         self.awaits_continue = awaits_continue
@@ -130,7 +125,7 @@ class Body:
         """
         exchange = self._exchange
         if not exchange.state.is_over:
-            self._channel.hold_body(len(self.held))
+            self._connection.hold_body(len(self.held))
         while not self.held:
             if exchange.state.request is states.WHOLE:
                 raise StopAsyncIteration
@@ -141,10 +136,10 @@ class Body:
                 raise RequestError(self._failure.code, self._failure.message)
             if self.awaits_continue:
                 self.awaits_continue = False
-                self._channel.permit_body()
+                self._connection.permit_body()
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         piece, self.held = self.held, b""
         if not exchange.state.is_over:
-            self._channel.hold_body(len(piece))  # until the operation asks for more
+            self._connection.hold_body(len(piece))  # until the operation asks for more
         return piece

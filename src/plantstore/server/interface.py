@@ -90,13 +90,16 @@ class Response(msgspec.Struct):
     Attributes:
         status: of HTTP.
         fields: the header fields. The server adds those that all responses have, and the length.
-        body: complete, or in pieces of any size. The server closes the generator, whatever happens.
+        body: complete, or in parts of any size. The server closes the generator, whatever happens.
+        is_shared: whether the body exists anyway, as a file does. Then it does not count as memory
+            that is held for the client.
 
     """
 
     status: int
     fields: dict[str, str] = {}
     body: bytes | AsyncGenerator[bytes, None] = b""
+    is_shared: bool = False
 
 
 class Application(Protocol):

@@ -10,14 +10,16 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
+
+from plantstore.server.tls import Tls
 
 # Connections accepted per iteration of the event loop. Each takes a tenth of a millisecond. One may
 # serve one request of each open connection, so with one, new ones would wait long. With more, one
 # of several workers would accept all connections of a client that opens many at once.
 ACCEPTED_MAX: Final = 16
 
-# How long a client may take for the TLS handshake, and for the TLS shutdown.
+# How long a client may take for the TLS handshake.
 HANDSHAKE_SECONDS: Final = 5.0
 
 # Maximum number of handshakes in progress. One more ends the oldest. A working client would
@@ -42,7 +44,7 @@ class Listener:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        make_protocol: Callable[[], asyncio.BaseProtocol],
+        make_protocol: Callable[[], asyncio.Protocol],
         listener: socket.socket,
         context: ssl.SSLContext | None,
     ) -> None:
@@ -51,13 +53,7 @@ class Listener:
         self._listener = listener
         self._begun: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._retry: asyncio.TimerHandle | None = None
-        self._tls: dict[str, Any] = {}
-        if context is not None:
-            self._tls = {
-                "ssl": context,
-                "ssl_handshake_timeout": HANDSHAKE_SECONDS,
-                "ssl_shutdown_timeout": HANDSHAKE_SECONDS,
-            }
+        self._context = context
         listener.settimeout(0)
         self._listen()
 
@@ -101,5 +97,16 @@ class Listener:
         self._begun.pop(task, None)
 
     async def _connect(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # the base class of TLS errors, too
-            await self._loop.connect_accepted_socket(self._make_protocol, connection, **self._tls)
+        protocol = self._make_protocol()
+        with contextlib.suppress(OSError):
+            if self._context is None:
+                await self._loop.connect_accepted_socket(lambda: protocol, connection)
+                return
+            tls = Tls(protocol, self._context, self._loop)
+            transport, _ = await self._loop.connect_accepted_socket(lambda: tls, connection)
+            try:
+                async with asyncio.timeout(HANDSHAKE_SECONDS):
+                    await tls.handshake
+            finally:
+                if tls.handshake.cancelled():
+                    transport.abort()

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from types import FrameType
 from typing import Final
 
-from plantstore.server.connection import Connection, ConnectionConfig, ServerState
+from plantstore.server.connection import Connection, Server
 from plantstore.server.listener import Listener
 
 # Connections that the kernel accepts while the event loop is busy.
@@ -22,7 +22,7 @@ _LOOK_SECONDS: Final = 0.05
 
 
 async def serve(
-    config: ConnectionConfig,
+    server: Server,
     listener: socket.socket,
     context: ssl.SSLContext | None,
     stopping: asyncio.Event,
@@ -30,7 +30,7 @@ async def serve(
     """Serve until an event is set, and then finish the accepted requests.
 
     Args:
-        config: of the connections.
+        server: what the connections serve.
         listener: the socket. It is closed.
         context: certificate and key; None for no TLS.
         stopping: begins the shutdown. It closes idle connections, and waits `stop_seconds` for the
@@ -38,36 +38,35 @@ async def serve(
 
     """
     loop = asyncio.get_running_loop()
-    state = ServerState(config)
     with listener:
         listener.listen(BACKLOG)
-        accepting = Listener(loop, lambda: Connection(state, loop), listener, context)
-        telling = loop.create_task(_tell_date(state))
+        accepting = Listener(loop, lambda: Connection(server, loop), listener, context)
+        telling = loop.create_task(_tell_date(server))
         await stopping.wait()
         accepting.close()
     await accepting.wait_closed()
-    await shut_down(state)
+    await shut_down(server)
     telling.cancel()
 
 
-async def shut_down(state: ServerState) -> None:
+async def shut_down(server: Server) -> None:
     """Close idle connections, and finish the requests of the others or cancel them."""
-    for connection in [*state.connections]:
+    for connection in [*server.connections]:
         connection.shutdown()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(state.config.stop_seconds):
-            while state.connections or state.tasks:  # noqa: ASYNC110 (both are sets)
+        async with asyncio.timeout(server.stop_seconds):
+            while server.connections or server.tasks:  # noqa: ASYNC110 (both are sets)
                 await asyncio.sleep(_LOOK_SECONDS)
-    if state.tasks:
-        logging.getLogger(__name__).error("Requests were cancelled: %d", len(state.tasks))
-    for task in [*state.tasks]:
+    if server.tasks:
+        logging.getLogger(__name__).error("Requests were cancelled: %d", len(server.tasks))
+    for task in [*server.tasks]:
         task.cancel()
 
 
-async def _tell_date(state: ServerState) -> None:
+async def _tell_date(server: Server) -> None:
     """Keep the date of the responses up to date."""
     while True:
-        state.date = formatdate(usegmt=True)
+        server.date = formatdate(usegmt=True)
         await asyncio.sleep(1)
 
 

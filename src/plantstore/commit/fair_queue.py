@@ -1,0 +1,91 @@
+"""A queue from which each owner gets a place in turn, so that no client can make all others wait.
+
+The owner of a request is its token. All clients without a token are one owner together, and the
+service itself is one.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from plantstore.errors import ClientGoneError, ErrorCode, RequestError
+
+
+class Caller(Protocol):
+    """Who waits for a result."""
+
+    @property
+    def token(self) -> str:
+        """The name of its valid token; empty without one."""
+
+    def is_client_gone(self) -> bool:
+        """Return whether nobody waits any more."""
+
+
+class FairQueue:
+    """Limits how many requests run at a time. The others wait until it is their owner's turn.
+
+    A request whose client has left is dropped instead of being run.
+
+    Args:
+        running_max: how many may run.
+        waiting_max: how many may wait; three quarters of them may have one owner.
+
+    Attributes:
+        waiting: how many wait.
+
+    """
+
+    def __init__(self, running_max: int, waiting_max: int) -> None:
+        self._free = running_max
+        self._waiting_max = waiting_max
+        self._per_owner_max = max(1, waiting_max * 3 // 4)
+        # By owner. The owner whose turn is next is the first.
+        self._places: dict[str | None, deque[tuple[asyncio.Future[None], Caller | None]]] = {}
+        self.waiting = 0
+
+    async def acquire(self, caller: Caller | None) -> None:
+        """Wait until the request of a caller may run. Call `release` when it has run.
+
+        Args:
+            caller: None for the service itself.
+
+        Raises:
+            RequestError: OVERLOADED, if too many wait.
+            ClientGoneError: the client has left.
+
+        """
+        if self._free:
+            self._free -= 1
+            return
+        owner = None if caller is None else caller.token
+        places = self._places.get(owner, deque())
+        if self.waiting >= self._waiting_max or len(places) >= self._per_owner_max:
+            raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        places.append((place, caller))
+        self._places[owner] = places
+        self.waiting += 1
+        try:
+            await place
+        except asyncio.CancelledError:
+            if not place.cancelled():  # it has got its turn
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Let the next request run."""
+        while self._places:
+            owner = next(iter(self._places))
+            places = self._places.pop(owner)
+            place, caller = places.popleft()
+            self.waiting -= 1
+            if places:
+                self._places[owner] = places  # behind the others
+            if place.done():
+                continue
+            if caller is None or not caller.is_client_gone():
+                place.set_result(None)
+                return
+            place.set_exception(ClientGoneError())
+        self._free += 1

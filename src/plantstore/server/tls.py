@@ -1,0 +1,124 @@
+"""TLS between a socket and a connection.
+
+The TLS of event loops has buffers that it does not report: what it encrypted and the kernel has not
+taken, and what it received and has not decrypted. With 150 clients that read nothing, they took
+500 MiB. Here, all that is encrypted is given to the socket at once, and all that has arrived to the
+connection, so these two see and limit what is held.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from typing import Final, cast
+
+# OpenSSL's buffers keep the size of the most that was ever in them. A record of TLS has as much.
+_PIECE_BYTES: Final = 16 * 1024
+
+
+class Tls(asyncio.Protocol):
+    """The protocol of a socket, and the transport of a connection.
+
+    Args:
+        protocol: of the connection. It is connected when the handshake is done.
+        context: certificate and key.
+        loop: the event loop.
+
+    Attributes:
+        handshake: is done when the handshake is; cancelled if the connection ends before.
+
+    """
+
+    def __init__(
+        self, protocol: asyncio.Protocol, context: ssl.SSLContext, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._protocol, self._context = protocol, context
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._socket: asyncio.Transport
+        self.handshake: asyncio.Future[None] = loop.create_future()
+
+    # The protocol of the socket.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the client to begin the handshake."""
+        self._socket = transport
+        # The connection calls these, too.
+        self.is_closing, self.abort = transport.is_closing, transport.abort
+        self.pause_reading, self.resume_reading = transport.pause_reading, transport.resume_reading
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.set_write_buffer_limits = transport.set_write_buffer_limits
+
+    def data_received(self, data: bytes) -> None:
+        """Give the connection what the client has sent, also if it reads nothing now."""
+        try:
+            for start in range(0, len(data), _PIECE_BYTES):
+                self._incoming.write(data[start : start + _PIECE_BYTES])
+                self._decrypt()
+        except ssl.SSLZeroReturnError:  # the client ends the connection, as we have done
+            self.close()
+        except ssl.SSLError:
+            self._flush()  # it may be an alert
+            self._socket.abort()
+
+    def pause_writing(self) -> None:
+        """Tell the connection."""
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Tell the connection."""
+        self._protocol.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the connection, if there is one."""
+        self.handshake.cancel()
+        if not self.handshake.cancelled():
+            self._protocol.connection_lost(exc)
+
+    def _decrypt(self) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):  # the rest of a record has not arrived
+            if not self.handshake.done():
+                self._shake_hands()
+            while self._incoming.pending or self._tls.pending():
+                data = self._tls.read(_PIECE_BYTES)
+                if not data:
+                    self.close()  # as the client has done
+                    return
+                if not self._socket.is_closing():
+                    self._protocol.data_received(data)
+        if self._outgoing.pending:  # such as a new key
+            self._flush()
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        finally:
+            self._flush()
+        self.handshake.set_result(None)
+        self._protocol.connection_made(cast("asyncio.Transport", self))
+
+    def _flush(self) -> None:
+        if not self._socket.is_closing():
+            self._socket.write(self._outgoing.read())
+
+    # The transport of the connection.
+
+    def write(self, data: bytes) -> None:
+        """Encrypt data, and write it."""
+        if data:
+            self._tls.write(data)
+            self._flush()
+
+    def write_eof(self) -> None:
+        """Tell the client that nothing more will be sent (RFC 8446 §6.1)."""
+        with contextlib.suppress(ssl.SSLError):  # the client has not done the same yet
+            self._tls.unwrap()
+        self._flush()
+
+    def close(self) -> None:
+        """Close the connection when the client has read everything."""
+        self.write_eof()
+        self._socket.close()
+
+    def get_extra_info(self, name: str) -> object:
+        """Return what is known of the connection."""
+        return self._context if name == "sslcontext" else self._socket.get_extra_info(name)

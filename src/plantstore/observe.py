@@ -105,7 +105,19 @@ class ServerChanged(Event, frozen=True):
 
 
 class DatabaseCreated(Event, frozen=True):
-    """The database file did not exist when the store was opened, and was created."""
+    """The database was missing or empty when it was opened, so a new store was created in it."""
+
+    database: str
+
+
+class DamagedPlantsExported(Event, frozen=True):
+    """An export has plants whose checksum is wrong. `plants` is their number."""
+
+    plants: int
+
+
+class HardLinksFound(Event, frozen=True):
+    """The database file has several names."""
 
     file: str
 

@@ -62,6 +62,9 @@ TIDY_SOON_SECONDS: Final = 1.0
 # Takes the number of the last change in a snapshot, or None if the feed is off.
 TellNumber: TypeAlias = Callable[[int | None], object]
 
+# Takes the number of damaged plants in the next list.
+TellDamaged: TypeAlias = Callable[[int], object]
+
 
 class Remedy(Enum):
     """What to do about the problems that a check has found."""
@@ -80,6 +83,7 @@ class CheckReport(NamedTuple):
         problems: one line per problem; empty if all is well.
         remedy: REINDEX if `reindex` repairs some of the problems, RESTORE if the database is
             damaged, so that only a backup helps.
+        notes: one line for each fact that is no problem.
 
     """
 
@@ -88,6 +92,7 @@ class CheckReport(NamedTuple):
     tokens: int
     problems: list[str]
     remedy: Remedy | None = None
+    notes: Sequence[str] = ()
 
 
 class PlantStore(Protocol):
@@ -292,11 +297,15 @@ class Maintenance(Protocol):
         ...
 
     def scan_plants(
-        self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
+        self,
+        listing: Listing = EVERYTHING,
+        tell_number: TellNumber | None = None,
+        tell_damaged: TellDamaged | None = None,
     ) -> Generator[list[NewPlant], None, None]:
         """Yield the plants of one snapshot in order, in at least one list of limited length.
 
         The limit of the listing does not matter. `tell_number` is called before the first list.
+        `tell_damaged` may be called before each: only SQLite has checksums of its plants.
 
         Close the generator if you stop early: an open snapshot may take space on disk.
         """
@@ -341,7 +350,7 @@ class Maintenance(Protocol):
 class Store(PlantStore, TokenStore, Maintenance, Protocol):
     """A durable store of plants and tokens: one object for all three protocols."""
 
-    def reindex(self, progress: Callable[[int, int], None]) -> None:
+    def reindex(self, progress: Callable[[int, int], None]) -> str | None:
         """Make again what is derived from the plants: the index of words and their number.
 
         Other processes may write at the same time: it takes many small transactions. If the process
@@ -355,6 +364,9 @@ class Store(PlantStore, TokenStore, Maintenance, Protocol):
 
         Args:
             progress: is called with the number of plants done, and the number of all plants.
+
+        Returns:
+            Which plants are damaged, in words; None if none was found. They stay as they are.
 
         Raises:
             StoreUnavailableError: the storage cannot be read or written.

@@ -14,7 +14,7 @@ from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
-from plantstore.store import TellNumber
+from plantstore.store import TellDamaged, TellNumber
 from support.stores import MemoryStore
 from support.world import World
 
@@ -30,10 +30,11 @@ class PagedStore(MemoryStore):
         self,
         listing: Listing = EVERYTHING,
         tell_number: TellNumber | None = None,
+        tell_damaged: TellDamaged | None = None,
     ) -> Generator[list[NewPlant], None, None]:
         self.open_snapshots += 1
         try:
-            plants = super().scan_plants(listing, tell_number)
+            plants = super().scan_plants(listing, tell_number, tell_damaged)
             yield from ([plant] for some in plants for plant in some)
         finally:
             self.open_snapshots -= 1
@@ -117,6 +118,7 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
             self,
             listing: Listing = EVERYTHING,  # noqa: ARG002
             tell_number: TellNumber | None = None,  # noqa: ARG002
+            tell_damaged: TellDamaged | None = None,  # noqa: ARG002
         ) -> Generator[list[NewPlant]]:
             yield []
             end(worlds[0])

@@ -7,6 +7,7 @@ import pytest
 
 from plantstore.api.monitoring import LOOK_SECONDS
 from plantstore.changes import InSet, entity_tag
+from plantstore.commit.writer import FAILURE_SECONDS
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
@@ -138,15 +139,16 @@ def test_the_interface_document_is_that_of_the_package(world: World) -> None:
     assert world.ask("GET", "/openapi.json").json() == DOCUMENT
 
 
-def test_readiness_checks_within_a_second_share_one_probe(
-    world: World,
-) -> None:
+def test_while_the_store_works_readiness_writes_nothing(world: World) -> None:
     answers = [world.ask("GET", path) for path in ["/healthz"] + ["/readyz"] * 10]
+    world.post()
+    world.now += 100
+    answers.append(world.ask("GET", "/readyz"))
 
     assert [(answer.status_code, answer.json()) for answer in answers] == [
         (200, {"status": "ok"})
-    ] * 11
-    assert world.store.calls["probe"] == 1
+    ] * 12
+    assert world.store.calls["probe"] == 0
 
 
 def ready(world: World, method: str = "GET") -> int:
@@ -170,22 +172,27 @@ def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds(
     assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 
-def test_while_the_store_is_unreachable_the_service_is_alive_but_not_ready(world: World) -> None:
+def test_after_a_failure_probes_once_a_second_decide_until_one_succeeds(world: World) -> None:
     error = StoreUnavailableError("The database cannot be reached", "refused by 10.0.0.1")
-    assert ready(world) == 200
+    world.store.fail(error, "apply_changes", "probe")
+    world.post()
+    world.now += FAILURE_SECONDS
 
-    world.store.fail(error, "probe")
-    for _ in range(2):
+    for probes in (1, 2):
+        for _ in range(3):
+            answer = world.ask("GET", "/readyz")
+            assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
+            assert answer.headers["Retry-After"] == "1"
+            assert answer.json()["message"] == "The database cannot be reached"
+        assert world.store.calls["probe"] == probes
         world.now += 2 * LOOK_SECONDS
-        answer = world.ask("GET", "/readyz")
-        assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
-        assert answer.headers["Retry-After"] == "1"
-        assert answer.json()["message"] == "The database cannot be reached"
     assert world.ask("GET", "/healthz").status_code == 200
     world.store.repair()
-    world.now += 2 * LOOK_SECONDS
-    assert ready(world) == 200
+    for _ in range(3):
+        assert ready(world) == 200
+        world.now += 2 * LOOK_SECONDS
 
+    assert world.store.calls["probe"] == 3
     assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 

@@ -17,6 +17,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
+from plantstore.storage.sqlite.sqlite_feed import POLL_SECONDS, waiter
 from plantstore.storage.sqlite.sqlite_pages import (
     EXAMINE_SORTED,
     MAKE_VOCABULARY,
@@ -184,8 +185,10 @@ def test_a_policy_that_may_create_a_database_reports_its_file_and_the_others_cre
         for _ in range(2):
             open_store(url, policy, observe=events.append).close()
         path.unlink()
+    path.touch()  # an empty file is no store, either
+    open_store(url, observe=events.append).close()
 
-    assert events == [DatabaseCreated(str(path))] * 2
+    assert events == [DatabaseCreated(str(path))] * 3
 
 
 @pytest.mark.parametrize(
@@ -262,3 +265,52 @@ def test_a_number_that_the_feed_never_had_is_refused_without_reading_changes(pat
             reopened.read_changes(1, 400)
 
         assert bytes_read() - before < 20 * PAGE_BYTES
+
+
+class Versions:
+    """A connection whose `data_version` changes when it is asked so often."""
+
+    def __init__(self, changes_at: int) -> None:
+        self.asked = 0
+        self.changes_at = changes_at
+
+    def pragma(self, _name: str) -> bool:
+        self.asked += 1
+        return self.asked >= self.changes_at
+
+
+class Commits(threading.Event):
+    """Is never waited for. Keeps how long a waiter would have waited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        return False
+
+
+def test_between_two_polls_for_commits_of_others_a_waiter_waits_for_one_of_its_process() -> None:
+    versions: Any = Versions(changes_at=5)
+    commits = Commits()
+    wait = waiter(versions, commits)
+
+    commits.set()
+    are_changes = [wait(60), wait(0)]
+
+    assert are_changes == [True, False]
+    assert commits.waits == [POLL_SECONDS] * 3
+    assert not commits.is_set(), "it would not wait any more"
+
+
+def test_a_commit_wakes_what_watches_the_store_until_the_end_of_the_watch(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        with store.watch_changes() as wait:
+            [watcher] = store._watchers  # noqa: SLF001
+            assert not wait(0)
+            store.apply_changes([NewPlant(1, "a")])
+            assert watcher.is_set()
+            assert wait(60)
+        assert store._watchers == ()  # noqa: SLF001

@@ -1,8 +1,7 @@
-"""The check, the backup and the repair of a SQLite file, and a file that is opened read-only."""
+"""The check and the backup of a SQLite file, and what a flipped bit does."""
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,17 @@ from plantstore.changes import Deletion, Outcome, Replacement
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.listings import Listing
 from plantstore.plants import NewPlant, Plant
-from plantstore.storage.migrate import newest_version
-from plantstore.storage.sqlite.read_only import ReadOnlySQLite
+from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage.sqlite.checksums import checksum_of
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from plantstore.store import CheckReport, Remedy
+from plantstore.store import Remedy
 from plantstore.tokens import TokenRecord
 from support.damaged_pages import empty_root
 from support.other_programs import change
 
 pytestmark = pytest.mark.engines("sqlite")
 
+PARTS = ("Abies alba", "Bed 12")
 PLANTS = [NewPlant(id_, f"Abies alba {id_}") for id_ in range(1, 2_500)]
 
 
@@ -33,18 +33,121 @@ def test_a_check_finds_differences(path: Path, store: SQLiteStore) -> None:
     store.apply_changes(PLANTS)
     assert store.check().problems == []
 
-    change(f"sqlite:///{path}", "DROP TABLE handed_out_ids; CREATE TABLE songs (title TEXT)")
+    change(f"sqlite:///{path}", "DROP TABLE handed_out_ids")
     change(f"sqlite:///{path}", "UPDATE totals SET plants = 7; UPDATE plants SET name = 'rosa'")
 
     words = "the index of words differs from the names and tags; searches may be wrong"
     found = store.check()
     assert found.problems == [
         "handed_out_ids differs from the schema",
-        "songs differs from the schema",
         "the recorded number of plants is 7",
         words,
     ]
     assert found.remedy is Remedy.REINDEX
+
+
+OBJECTS = {
+    "_litestream_seq": "CREATE TABLE _litestream_seq (seq INTEGER)",
+    "names": "CREATE INDEX names ON plants (name)",
+    "roses": "CREATE VIEW roses AS SELECT * FROM plants WHERE name LIKE 'Rosa%'",
+    "watch": "CREATE TRIGGER watch AFTER DELETE ON plants BEGIN SELECT 1; END",
+}
+
+
+def test_objects_of_other_programs_are_a_note_of_a_check_and_of_a_backup(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes(PLANTS)
+    change(f"sqlite:///{path}", *OBJECTS.values())
+
+    reports = [store.check(), store.back_up(str(path.with_name("copy.db")), lambda *_: None)]
+
+    for report in reports:
+        assert (report.problems, report.remedy) == ([], None)
+        assert report.notes == (f"other programs have made {', '.join(sorted(OBJECTS))}",)
+
+
+def flip(path: Path, text: bytes, bit: int = 0) -> None:
+    """Flip a bit of a text wherever it occurs in a file."""
+    content = path.read_bytes()
+    flipped = bytes([text[0] ^ (1 << bit)]) + text[1:]
+    assert text in content
+    path.write_bytes(content.replace(text, flipped))
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_in_a_name_is_found_and_no_reindex_hides_it(path: Path, bit: int) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([*PLANTS, NewPlant(7_000, "Rosa", "Bed 12"), NewPlant(7_001, "R", "")])
+        store.apply_changes([Replacement(3, Plant("Zea mays")), NewPlant(5, "no")])
+        assert store.check().problems == []
+        assert store.check().notes == ()
+    flip(path, b"Zea mays", bit)
+    flip(path, b"Bed 12", bit)
+    said = "the name or tag of 2 plants is not what was stored; ids: 3, 7000"
+    numbers: list[int] = []
+
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        for _ in range(2):
+            found = store.check()
+            assert said in found.problems
+            assert found.remedy is Remedy.RESTORE
+            copied = store.back_up(str(path.with_name("copy.db")), lambda *_: None)
+            assert copied.remedy is Remedy.RESTORE
+            assert store.reindex(lambda *_: None) == said
+        for plants in store.scan_plants(tell_damaged=numbers.append):
+            assert plants
+        store.apply_changes([Replacement(3, Plant("Zea")), Deletion(7_000)])
+        assert store.check().remedy is not Remedy.RESTORE
+
+    assert sum(numbers) == 2
+
+
+def test_each_bit_of_an_id_a_name_and_a_tag_changes_the_checksum() -> None:
+    plant = NewPlant(5, "Abies alba", "Bed 12")
+    changed = [NewPlant(5 ^ 1 << bit if bit < 63 else 5 - 2**63, *PARTS) for bit in range(64)]
+    changed += [NewPlant(5, "Abies albb", "Bed 12"), NewPlant(5, "Abies alba", "Bed 13")]
+    changed += [NewPlant(5, "Abies alba"), NewPlant(5, "Abies alba", "")]
+
+    assert len({checksum_of(each) for each in (plant, *changed)}) == len(changed) + 1
+
+
+def test_plants_that_another_program_stored_or_changed_are_a_note_until_a_reindex(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes(PLANTS)
+    url = f"sqlite:///{path}"
+    change(url, "INSERT INTO plants (id, name) VALUES (9000, 'Acer'), (9001, 'Zea')")
+    change(
+        url,
+        "UPDATE plants SET name = 'Rosa' WHERE id = 1; UPDATE plants SET tag = 'T' WHERE id = 2",
+    )
+    change(
+        url, "UPDATE plants SET id = 9002 WHERE id = 3; UPDATE plants SET name = name WHERE id = 4"
+    )
+
+    found = store.check()
+    damage = store.reindex(lambda *_: None)
+
+    assert found.remedy is Remedy.REINDEX
+    assert found.notes == ("5 plants have no checksum, because another program stored them",)
+    assert damage is None
+    assert (store.check().problems, store.check().notes) == ([], ())
+
+
+def test_a_flipped_bit_in_the_declaration_of_the_index_is_said_in_one_line(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes(PLANTS)
+    flip(path, b"1 3 4'", 6)
+
+    with pytest.raises(StoreUnavailableError, match=r"malformed prefix=.*restore a backup"):
+        SQLiteStore(str(path))
+    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
+        found = store.check()
+        assert [plant for plants in store.scan_plants() for plant in plants] == PLANTS
+
+    assert found.remedy is Remedy.RESTORE
+    assert "plant_words differs from the schema" in found.problems
 
 
 @pytest.mark.parametrize(
@@ -55,7 +158,7 @@ def test_a_check_of_a_damaged_file_advises_to_restore_a_backup(path: Path, table
         store.apply_changes(PLANTS)
     empty_root(path, table)
 
-    with contextlib.closing(SQLiteStore(str(path))) as store:
+    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
         found = store.check()
 
     assert found.remedy is Remedy.RESTORE
@@ -140,47 +243,6 @@ def test_a_backup_is_a_consistent_snapshot_during_writes(path: Path, store: SQLi
         assert [plant for plants in copied.scan_plants() for plant in plants] == PLANTS
 
 
-@pytest.fixture
-def database(path: Path) -> Iterator[ReadOnlySQLite]:
-    """Yield a database that is opened read-only, while other processes may write to it."""
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes(PLANTS)
-    with contextlib.closing(ReadOnlySQLite(str(path))) as database:
-        yield database
-
-
-def test_no_file_is_created_beside_the_database(path: Path, database: ReadOnlySQLite) -> None:
-    assert [plant for plants in database.scan_plants() for plant in plants] == PLANTS
-    assert database.count_plants() == len(PLANTS)
-    assert database.check() == CheckReport(newest_version("sqlite"), len(PLANTS), 0, [])
-    assert [file.name for file in path.parent.iterdir()] == ["plants.db"]
-
-
-def test_a_scan_fails_if_another_process_changes_the_file_during_it(
-    path: Path, database: ReadOnlySQLite
-) -> None:
-    scan = database.scan_plants()
-    next(scan)
-
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(9999, "new")])
-
-    with pytest.raises(StoreUnavailableError, match="was changed while it was read; run the"):
-        list(scan)
-
-
-def test_a_scan_during_writes_returns_one_snapshot(path: Path, database: ReadOnlySQLite) -> None:
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(30_000, "in the log")])
-        scan = database.scan_plants()
-        seen = list(next(scan))
-
-        store.apply_changes([NewPlant(40_000, "later")])
-        seen += [plant for plants in scan for plant in plants]
-
-    assert seen == [*PLANTS, NewPlant(30_000, "in the log")]
-
-
 def test_an_unreadable_database_is_refused_with_the_reason(path: Path) -> None:
     SQLiteStore(str(path)).close()
     path.chmod(0o200)
@@ -191,7 +253,7 @@ def test_an_unreadable_database_is_refused_with_the_reason(path: Path) -> None:
         os.seteuid(65534)
     try:
         with pytest.raises(StoreUnavailableError, match="cannot be opened: Permission denied"):
-            ReadOnlySQLite(str(path))
+            SQLiteStore(str(path), SchemaPolicy.ACCEPT)
     finally:
         if is_root:
             os.seteuid(0)

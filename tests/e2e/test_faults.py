@@ -125,10 +125,13 @@ def test_a_new_worker_refuses_a_copy_in_place_of_a_file_that_was_in_use(
         service.wait_for_log(f"plantstore: The {suffix or 'database'} file was moved, replaced")
 
 
+READ_ONLY = "may not be written by this user; run the command as the user of the service"
+
+
 @pytest.mark.parametrize(
     ("mode", "folder_mode", "said"),
     [
-        (0o444, 0o755, "cannot be written: it is read-only for this user"),
+        (0o444, 0o755, READ_ONLY),
         (0o666, 0o555, "cannot be opened: attempt to write a readonly database"),
     ],
 )

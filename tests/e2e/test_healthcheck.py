@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from plantstore.plants import NewPlant
 from support.certificates import make_pair
 from support.command import run_program
-from support.service import Service
+from support.service import Service, serving
 
 HEALTHCHECK = Path(__file__).parent.parent.parent / "deploy/healthcheck.py"
 NO_PROXY = {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
@@ -20,8 +21,9 @@ def check(port: int, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_service_that_is_not_ready_is_healthy_whatever_http_proxy_is_set(tmp_path: Path) -> None:
-    with Service(tmp_path) as service, service.client(None) as client:
+    with serving(tmp_path) as (service, client):
         (tmp_path / "plants.db-wal").rename(tmp_path / "moved")
+        assert client.post(NewPlant(1, "Rosa")).status == 503
         ready = client.send("GET", "/readyz")
 
         result = check(service.port, **NO_PROXY)

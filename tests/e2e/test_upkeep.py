@@ -48,6 +48,81 @@ def test_a_check_and_a_backup_of_a_corrupt_database_fail_and_leave_no_copy(
     assert not (tmp_path / "copy.db").exists()
 
 
+def test_damaged_plants_are_named_and_their_copy_never_replaces_a_good_one(
+    tmp_path: Path, database: str
+) -> None:
+    with opened(database) as store:
+        store.apply_changes([NewPlant(1, "Abies"), NewPlant(2, "Rosa"), NewPlant(3, "Zea")])
+    assert call(tmp_path, "backup", "copy.db").returncode == 0
+    good = (tmp_path / "copy.db").read_bytes()
+    file = tmp_path / "plants.db"
+    file.write_bytes(file.read_bytes().replace(b"Rosa", b"Rosq"))
+    damage = "the name or tag of 1 plants is not what was stored; ids: 2"
+    advice = "The database is damaged: restore a backup"
+
+    checked = call(tmp_path, "check")
+    copied = call(tmp_path, "backup", "--force", "copy.db")
+    repaired = call(tmp_path, "reindex")
+    exported = call(tmp_path, "export", "-")
+    with serving(tmp_path) as (service, client):
+        assert client.send("GET", "/plants.ndjson").status == 200
+
+    assert (checked.returncode, copied.returncode, repaired.returncode) == (1, 1, 1)
+    for done in (checked, copied):
+        assert damage in done.stderr.splitlines()
+        assert advice in done.stderr.splitlines()
+        assert "reindex" not in done.stderr
+    assert (tmp_path / "copy.db").read_bytes() == good
+    assert repaired.stderr.splitlines()[-1] == (
+        f"plantstore: The database is damaged: {damage}. Restore a backup"
+    )
+    assert exported.returncode == 0
+    assert exported.stderr == (
+        "Exported 3 plants\n1 of them are damaged; `plantstore check` names them\n"
+    )
+    assert service.has_logged("damaged plants exported")
+
+
+def test_a_damaged_declaration_is_one_line_of_every_command_that_needs_it(
+    tmp_path: Path, database: str
+) -> None:
+    with opened(database) as store:
+        store.apply_changes([NewPlant(1, "Abies")])
+    file = tmp_path / "plants.db"
+    file.write_bytes(file.read_bytes().replace(b"1 3 4'", b"q 3 4'"))
+    (tmp_path / "new.csv").write_text("id,name\n2,Rosa\n", encoding="utf-8")
+
+    writing = [call(tmp_path, *each.split()) for each in ("import new.csv", "reindex", "serve")]
+    checked, exported = (call(tmp_path, each) for each in ("check", "export"))
+
+    for done in writing:
+        [line] = done.stderr.splitlines()
+        assert done.returncode == 1
+        assert "malformed prefix=... directive; run `plantstore check`, or restore a" in line
+    assert checked.returncode == 1
+    assert "Traceback" not in checked.stderr
+    assert checked.stderr.endswith("\nThe database is damaged: restore a backup\n")
+    assert (exported.returncode, exported.stdout.count("Abies")) == (0, 1)
+
+
+def test_each_start_that_makes_a_new_store_logs_a_warning_with_its_path(tmp_path: Path) -> None:
+    logs = []
+    for is_empty in (False, True):
+        folder = tmp_path / str(is_empty)
+        folder.mkdir()
+        if is_empty:
+            (folder / "plants.db").touch()
+        for _ in range(2):
+            with Service(folder) as service:
+                pass
+            logs.append([line for line in service.log if "database created" in line])
+
+    assert [len(lines) for lines in logs] == [1, 0, 1, 0]
+    for lines in logs[::2]:
+        assert '"level":"warning"' in lines[0].replace(" ", "")
+        assert "/plants.db" in lines[0]
+
+
 def test_a_check_names_reindex_which_repairs_the_index_beside_a_service(
     tmp_path: Path, database: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Database files are deleted, moved, replaced or truncated while one or two workers use them."""
+"""Database files are deleted, moved or replaced while one or two workers use them."""
 
 import contextlib
 import http.client
@@ -42,17 +42,13 @@ ROWS = [
     Row(("",), "deleted", NO_START),
     Row(("",), "moved", ALL),
     Row(("",), "replaced", ALL),
-    Row(("",), "truncated", NO_START),
-    Row(("-wal",), "deleted", ALL),
+    Row(("-wal",), "deleted", DESTROYED),
     Row(("-wal",), "moved", ALL),
     Row(("-wal",), "replaced", ALL),
-    Row(("-wal",), "truncated", DESTROYED),
     Row(("-shm",), "deleted", ALL),
     Row(("-shm",), "moved", ALL),
     Row(("-shm",), "replaced", ALL),
-    # A process that reads the truncated memory dies; the next one rebuilds the file from the log.
-    Row(("-shm",), "truncated", ALL, is_refused=False),
-    Row(("-wal", "-shm"), "deleted", ALL),
+    Row(("-wal", "-shm"), "deleted", DESTROYED),
     Row(("", "-wal", "-shm"), "deleted", LATER, is_refused=False),
 ]
 
@@ -96,8 +92,6 @@ def befall(folder: Path, row: Row) -> Callable[[], None]:
         file = folder / f"plants.db{suffix}"
         if row.fate == "deleted":
             file.unlink()
-        elif row.fate == "truncated":
-            os.truncate(file, 0)
         else:
             file.rename(kept / file.name)
             if row.fate == "replaced":

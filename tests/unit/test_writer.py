@@ -1,7 +1,6 @@
 """The rules of the group commit, with stores that block or fail."""
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -235,26 +234,24 @@ def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> N
     assert threads.waits == [batcher.IDLE_SECONDS, 0, batcher.IDLE_SECONDS, 7]
 
 
-def test_a_failure_is_remembered_for_failure_seconds_or_until_a_commit_succeeds() -> None:
+def test_a_failure_is_remembered_until_a_commit_succeeds_and_is_recent_for_failure_seconds() -> (
+    None
+):
     error = StoreUnavailableError("The database cannot be written: disk full")
     store = FailingStore(error)
     now = 100.0
 
     async def test(writer: GroupCommit) -> None:
         nonlocal now
-        assert writer.recent_failure() is None
-        assert writer.seconds_since_commit() == math.inf
+        assert writer.last_failure() is None
+        assert not writer.has_failed_recently()
         await asyncio.gather(writer.submit(plant(13)), return_exceptions=True)
         now += FAILURE_SECONDS - 1
-        assert writer.recent_failure() is error
+        assert (writer.last_failure(), writer.has_failed_recently()) == (error, True)
         now += 1
-        assert writer.recent_failure() is None
-        await asyncio.gather(writer.submit(plant(13)), return_exceptions=True)
-        assert writer.recent_failure() is error
+        assert (writer.last_failure(), writer.has_failed_recently()) == (error, False)
         await writer.submit(plant(1))
-        assert writer.recent_failure() is None
-        now += 3
-        assert writer.seconds_since_commit() == 3
+        assert writer.last_failure() is None
 
     run(store, test, monotonic=lambda: now)
 
@@ -411,7 +408,7 @@ def test_a_refused_plant_fails_alone_and_nothing_was_done() -> None:
         with pytest.raises(RequestError) as failed:
             await bad
         assert failed.value.message == "The database cannot be written; nothing was done"
-        assert writer.recent_failure() is None
+        assert writer.last_failure() is None
 
     events = run(store, test)
 

@@ -24,10 +24,10 @@ from plantstore.errors import (
 )
 from plantstore.formats import FORMATS, Format
 from plantstore.listings import Listing
-from plantstore.observe import ExportCutOff, Observer, ReadFailed
+from plantstore.observe import DamagedPlantsExported, ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.server.interface import Request, Response
-from plantstore.store import Maintenance, TellNumber
+from plantstore.store import Maintenance, TellDamaged, TellNumber
 from plantstore.threads import THREADS, Threads
 
 SCOPE: Final = "plants:read"
@@ -131,7 +131,8 @@ class Exports:
         token, has_begun = request.token, False
         self._limit.acquire(token)
         ends_at = self._monotonic() + EXPORT_SECONDS_MAX
-        pieces = _pieces(self._store, form, listing, tell)
+        damaged: list[int] = []
+        pieces = _pieces(self._store, form, listing, tell, damaged.append)
         try:
             piece = await self._next_of(pieces, request, ends_at)
             has_begun = True
@@ -139,6 +140,8 @@ class Exports:
             while piece:
                 yield piece
                 piece = await self._next_of(pieces, request, ends_at)
+            if sum(damaged):
+                self._observe(DamagedPlantsExported(sum(damaged)))
         except Exception as error:
             if not has_begun:
                 raise
@@ -169,7 +172,7 @@ class Exports:
 
 
 def _pieces(
-    store: Maintenance, form: Format, listing: Listing, tell: TellNumber
+    store: Maintenance, form: Format, listing: Listing, tell: TellNumber, tell_damaged: TellDamaged
 ) -> Generator[bytes, None, None]:
     """Yield the bytes of a file of plants. A piece is empty if a page has no plants.
 
@@ -191,7 +194,7 @@ def _pieces(
                     break
                 yield b""
     head = form.head
-    with contextlib.closing(store.scan_plants(listing, tell)) as scan:
+    with contextlib.closing(store.scan_plants(listing, tell, tell_damaged)) as scan:
         for plants in scan:
             yield head + _render(form, plants)
             head = b""

@@ -13,7 +13,7 @@ from plantstore.observe import Observer, ReadinessChanged
 from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
 
-# How long the result of a probe or a commit, and a rendering of the metrics count as current. This
+# How long the result of a probe, and a rendering of the metrics count as current. This
 # limits their cost, no matter how many requests there are.
 LOOK_SECONDS: Final = 1.0
 
@@ -54,8 +54,9 @@ async def show_liveness(_request: Request) -> Response:
 class Readiness:
     """`/readyz`: whether a plant would be stored.
 
-    The response shows the result of the last commit. If there was no commit within the last
-    second, the store is probed; all requests within a second share one probe.
+    The response shows the result of the last commit. Some time after a failure, the store is
+    probed until a probe or a commit succeeds; all requests within a second share one probe. So
+    requests write nothing while the store works.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Readiness:
         self._observe = observe
         self._probe = _Shared(store.probe, monotonic)
         self._is_ready = True
+        self._survived: BaseException | None = None  # a failure after which a probe succeeded
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -80,13 +82,15 @@ class Readiness:
         """Respond with 200 if a plant would be stored, or else with 503 and an Error."""
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
-        if failure := self._writer.recent_failure():
+        failure = self._writer.last_failure()
+        if failure is None or failure is self._survived:
+            self._record(None)
+        elif self._writer.has_failed_recently():
             self._record(failure)
             raise StoreUnavailableError(failure.message)
-        if self._writer.seconds_since_commit() <= LOOK_SECONDS:
-            self._record(None)
         else:
             await self._look()
+            self._survived = failure
         return json_response(_OK)
 
     async def _look(self) -> None:

@@ -68,7 +68,9 @@ def reindex(database: str, standbys_min: int) -> None:
         opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store,
         progress("Indexing") as report,
     ):
-        store.reindex(report)
+        damage = store.reindex(report)
+    if damage is not None:
+        raise OperationError(f"The database is damaged: {damage}. Restore a backup")
     click.echo("Rebuilt the index and counted the plants")
 
 
@@ -101,6 +103,8 @@ def _show(found: CheckReport, database: str) -> None:
     click.echo(f"Plants: {found.plants:,}, tokens: {found.tokens:,}, schema: {found.schema}")
     for problem in found.problems:
         click.echo(problem, err=True)
+    for note in found.notes:
+        click.echo(f"Note: {note}", err=True)
     if found.remedy is Remedy.RESTORE:
         click.echo("The database is damaged: restore a backup", err=True)
     elif found.remedy is Remedy.REINDEX:

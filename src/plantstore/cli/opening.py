@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, TextIO
 import click
 
 from plantstore.errors import OperationError, SchemaOutdatedError, UsageError
-from plantstore.observe import DatabaseCreated, Event, Observer, migration_progress
+from plantstore.observe import DatabaseCreated, Event, HardLinksFound, Observer, migration_progress
 from plantstore.settings import Settings
 from plantstore.storage import database_files, open_store
 from plantstore.storage.migrate import SchemaPolicy
@@ -49,7 +49,7 @@ def database_option(database: str) -> str:
 def opened_store(
     database: str, policy: SchemaPolicy, *, standbys_min: int = 0, grant_to: str | None = None
 ) -> Iterator[Store]:
-    """Open a store for the block. Report on stderr if this creates its file or migrates it."""
+    """Open a store for the block. Report what `_report` has words for on stderr."""
     store = open_named(
         database, policy, standbys_min=standbys_min, observe=_report, grant_to=grant_to
     )
@@ -59,7 +59,13 @@ def opened_store(
 
 def _report(event: Event) -> None:
     if isinstance(event, DatabaseCreated):
-        click.echo(f"Created the database {event.file}", err=True)
+        click.echo(f"Created the database {event.database}", err=True)
+    elif isinstance(event, HardLinksFound):
+        click.echo(
+            f"Warning: {event.file} has several names (hard links); use always the same one, since"
+            " each has a log of its own",
+            err=True,
+        )
     elif progress := migration_progress(event):
         click.echo(progress, err=True)
 
@@ -102,7 +108,7 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
             partial.replace(target)
         else:
             target.hardlink_to(partial)  # unlike a rename, it never overwrites
-            partial.unlink()  # a database with two names would be refused
+            partial.unlink()
         _sync(target.parent)
     except FileExistsError:
         raise _exists(target) from None

@@ -286,11 +286,17 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
     The file is a consistent snapshot, even while a service uses the database.
     """
     form = format_of(Path("plants.jsonl") if file == _STANDARD_STREAM else file, file_format)
+    damaged = 0
+
+    def tell_damaged(plants: int) -> None:
+        nonlocal damaged
+        damaged += plants
+
     with (
         contextlib.closing(open_for_maintenance(database)) as store,
         _writing(file, database, force=force) as target,
         progress("Exporting") as report,
-        contextlib.closing(store.scan_plants()) as pages,
+        contextlib.closing(store.scan_plants(tell_damaged=tell_damaged)) as pages,
     ):
         total = store.count_plants()
         exported = 0
@@ -301,6 +307,8 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
             report(exported, total)
         target.flush()
     click.echo(f"Exported {exported:,} plants", err=True)
+    if damaged:
+        click.echo(f"{damaged:,} of them are damaged; `plantstore check` names them", err=True)
 
 
 @contextlib.contextmanager

@@ -109,7 +109,6 @@ class GroupCommit(Batcher[Change, Result]):
         self._store = store
         self._observe = observe
         self._monotonic = monotonic
-        self._committed_at = -math.inf
         self._failed_at = -math.inf
         self._failure: StoreUnavailableError | None = None
         super().__init__(
@@ -134,19 +133,17 @@ class GroupCommit(Batcher[Change, Result]):
             yield
         self._observe(WriterStopped())
 
-    def seconds_since_commit(self) -> float:
-        """Return the seconds since the last successful commit; infinity if there was none."""
-        return self._monotonic() - self._committed_at
+    def last_failure(self) -> StoreUnavailableError | None:
+        """Return the error of the last commit; None if it succeeded, or if there was none."""
+        return self._failure
 
-    def recent_failure(self) -> StoreUnavailableError | None:
-        """Return the error of the last commit if it failed less than FAILURE_SECONDS ago."""
-        failure = self._failure
-        return failure if self._monotonic() - self._failed_at < FAILURE_SECONDS else None
+    def has_failed_recently(self) -> bool:
+        """Return whether a commit failed less than FAILURE_SECONDS ago."""
+        return self._monotonic() - self._failed_at < FAILURE_SECONDS
 
     def _apply(self, changes: Sequence[Change]) -> list[Result]:
         began = time.perf_counter()
         outcomes = self._store.apply_changes(changes)
-        self._committed_at = self._monotonic()
         self._failure = None
         self._observe(Committed(outcomes, time.perf_counter() - began))
         return outcomes

@@ -9,8 +9,8 @@ from plantstore.errors import StoreUnreachableError, UnsupportedError, UsageErro
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite import guard
+from plantstore.storage.sqlite.file import count_no_memory
 from plantstore.storage.sqlite.guard import Files
-from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Maintenance, Store
 
@@ -34,8 +34,8 @@ def open_store(
         url: the database.
         policy: what to do about its schema.
         standbys_min: minimum number of synchronous PostgreSQL standbys that a commit waits for.
-        observe: is called when a file is created, with the progress of a migration, and when the
-            PostgreSQL primary changes.
+        observe: is called when a store is created, with the progress of a migration, if a file has
+            hard links, and when the PostgreSQL primary changes.
         grant_to: the role of PostgreSQL that gets the rights to use the tables.
 
     Raises:
@@ -59,8 +59,6 @@ def open_store(
 def open_for_maintenance(url: str) -> Maintenance:
     """Open an existing store for an export, a check, a backup or a dry run.
 
-    A user who may read a database file, but not write it, can open it this way.
-
     Raises:
         UsageError: the URL is malformed, or of an unknown kind.
         StoreUnavailableError: the database does not exist, cannot be opened, or belongs to
@@ -69,8 +67,12 @@ def open_for_maintenance(url: str) -> Maintenance:
     """
     if _is_postgres(url):
         return _open_postgres(url, SchemaPolicy.ACCEPT)
-    path = _sqlite_path(url)
-    return SQLiteStore(path, SchemaPolicy.ACCEPT) if may_write(path) else ReadOnlySQLite(path)
+    return SQLiteStore(_sqlite_path(url), SchemaPolicy.ACCEPT)
+
+
+def set_up_engines() -> None:
+    """Configure what all stores of this process share. Call it before any store is opened."""
+    count_no_memory()
 
 
 def has_one_writer(url: str) -> bool:

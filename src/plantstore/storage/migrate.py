@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 from plantstore.errors import SchemaOutdatedError, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import (
+    DatabaseCreated,
     LargePlantsFound,
     Migrated,
     MigrationStarted,
@@ -77,6 +78,9 @@ class Schema(Protocol):
 
     database: str
     """The name of the database in messages."""
+
+    place: str
+    """Where the database is: an absolute path, or a URL without its password."""
 
     def version(self) -> int:
         """Return how many migrations were applied; 0 if the database is empty.
@@ -139,7 +143,7 @@ def prepare(
     Args:
         schema: of the database.
         policy: what may be done about it.
-        observe: gets the progress of a migration. A new database has none.
+        observe: is told of a new store, and gets the progress of a migration.
         monotonic: a clock in seconds that never goes back.
 
     Raises:
@@ -155,7 +159,7 @@ def prepare(
                 f"The database {schema.database} is empty; run `plantstore migrate`, or name"
                 " another database"
             )
-        version = _create(schema, steps)
+        version = _create(schema, steps, observe)
     if policy is SchemaPolicy.ACCEPT:
         return
     started_at = monotonic()
@@ -174,14 +178,16 @@ def prepare(
     observe(Migrated(len(steps), monotonic() - started_at))
 
 
-def _create(schema: Schema, steps: Sequence[str]) -> int:
+def _create(schema: Schema, steps: Sequence[str], observe: Observer) -> int:
     with schema.locked():
         # Another process may have created the schema before this one got the lock.
         version = known_version(schema)
-        if version == 0:
-            for version, step in enumerate(steps, 1):
-                schema.apply(step, version)
-        return version
+        if version:
+            return version
+        for version, step in enumerate(steps, 1):
+            schema.apply(step, version)
+    observe(DatabaseCreated(schema.place))
+    return len(steps)
 
 
 def _migrate(schema: Schema, steps: Sequence[str], version: int, observe: Observer) -> None:

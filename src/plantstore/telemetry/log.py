@@ -32,9 +32,11 @@ from msgspec.structs import asdict
 from plantstore.errors import ErrorCode, StoreUnavailableError, one_line, shorten
 from plantstore.observe import (
     CommitFailed,
+    DamagedPlantsExported,
     DatabaseCreated,
     Event,
     ExportCutOff,
+    HardLinksFound,
     LookupFailed,
     Observer,
     ReadFailed,
@@ -88,7 +90,10 @@ _LINES: Final[dict[type[Event], str]] = {
     WriterStopped: "stopped",
     ServerChanged: "database server",
     DatabaseCreated: "database created",
+    HardLinksFound: "database has several names (hard links)",
+    DamagedPlantsExported: "damaged plants exported",
 }
+_WARNINGS: Final = (DatabaseCreated, HardLinksFound, DamagedPlantsExported)
 
 # Kinds of lines that are remembered. Some are messages of a database, of which there may be many.
 _KINDS_MAX: Final = 1_000
@@ -160,7 +165,7 @@ def _tell(
         case _:
             if line := _LINES.get(type(event)) or migration_progress(event):
                 what = {key: value for key, value in asdict(event).items() if key != "error"}
-                log.info(line, **what)
+                (log.warning if isinstance(event, _WARNINGS) else log.info)(line, **what)
 
 
 def _shown(text: str) -> str:

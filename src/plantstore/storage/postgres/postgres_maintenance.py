@@ -70,7 +70,7 @@ class PostgresSchema:
     engine = ENGINE
 
     def __init__(self, connection: Connection, database: str) -> None:
-        self.database = database
+        self.database = self.place = database
         self._connection = connection
 
     def version(self) -> int:

@@ -55,7 +55,7 @@ from plantstore.storage.postgres.session import (
     translate_errors,
 )
 from plantstore.storage.tables import SmallTables
-from plantstore.store import TIDY_SECONDS, CheckReport, TellNumber
+from plantstore.store import TIDY_SECONDS, CheckReport, TellDamaged, TellNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -170,7 +170,10 @@ class PostgresStore(SmallTables):
             yield waiter(connection, self._primary.is_current)
 
     def scan_plants(
-        self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
+        self,
+        listing: Listing = EVERYTHING,
+        tell_number: TellNumber | None = None,
+        tell_damaged: TellDamaged | None = None,  # noqa: ARG002 (the server checks its pages)
     ) -> Generator[list[NewPlant], None, None]:
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
         # A page takes no longer than one of `list_plants`. A server that hangs must not keep the

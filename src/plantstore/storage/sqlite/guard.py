@@ -1,9 +1,7 @@
 """Keeps a store away from files of other programs, and notices the loss of its own files.
 
 SQLite changes files when it opens and closes them: it replays a journal, and copies a write-ahead
-log to its database. So `require_ours` looks at a file before SQLite may change it. It also refuses
-a file whose log another process would not find: one with several names, or one that is mounted
-without its folder, as into a container.
+log to its database. So `require_ours` looks at a file before SQLite may change it.
 
 While a database is in use, SQLite keeps three files open: the database, its log (-wal) and the
 index of the log (-shm). It does not notice when one of them is deleted or replaced. It continues to
@@ -12,7 +10,7 @@ overwrite each other's changes. Two rules prevent this:
 
 - A process that starts does not open new files while another one has the old files open
   (`require_no_lost_files`).
-- A process that changes something checks its files before the change and before the answer
+- A process that changes something compares its files before the change and before the answer
   (`FileGuard`).
 
 A copy at the path cannot be told from the database by a process that starts. So the parent of
@@ -20,16 +18,12 @@ several workers keeps the database open, and tells each new worker which files i
 """
 
 import contextlib
-import errno
 import itertools
-import math
 import os
-import re
 import stat
 import struct
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -47,80 +41,54 @@ _LEAF: Final = 13
 # A journal begins with these bytes. The number of pages that the database had is in bytes 16 to 20.
 _JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 
-# The first bytes of a log (https://sqlite.org/walformat.html).
-_LOG_MAGIC: Final = b"\x37\x7f\x06"
-
-# How long after a full check a quick check is enough. A quick check does not notice that the
-# database or the index of the log was truncated.
-FRESH_SECONDS: Final = 0.1
-
-# File times have the resolution of the kernel's tick, which is ten milliseconds at most.
-_TICK_NANOSECONDS: Final = 20_000_000
-
-# How often a file that seems damaged is checked: another process may be restarting the log.
-_CHECKS_MAX: Final = 10
-
 _SUFFIXES: Final = ("", "-wal", "-shm")
 
-# Device and inode of each file of a database; None for one that is missing.
+# Returns the inode and the device of a file.
+_ID: Final = itemgetter(stat.ST_INO, stat.ST_DEV)
+
+# Inode and device of each file of a database; None for one that is missing.
 Files: TypeAlias = Sequence[tuple[int, int] | None]
 
 
-def require_ours(path: str, name: str) -> None:
-    """Refuse files of other programs or in a wrong place, without a lock or a change.
+def require_ours(path: str, name: str, *, may_create: bool) -> None:
+    """Refuse files of other programs or users, without a lock or a change.
 
     `prepare` checks the database again after SQLite has opened it.
 
     Args:
-        path: of the database, without symbolic links. The file need not exist.
+        path: of the database, without symbolic links.
         name: of the database in messages.
+        may_create: whether the file may be missing.
 
     Raises:
-        StoreUnavailableError: the file is not a database, belongs to another program, was written
-            by a newer version, has several names, or is mounted without its folder.
+        StoreUnavailableError: the file is missing, is not a database, belongs to another program or
+            user, or was written by a newer version.
         StoreUnreachableError: the file is missing, but its log exists.
 
     """
     # The database comes last: it has content before another process creates its log.
     log, index, file = (_stat(f"{path}{suffix}") for suffix in ("-wal", "-shm", ""))
-    if file and not stat.S_ISREG(file.st_mode):  # reading a pipe would block
+    if (file is None or file.st_size == 0) and (log or index):
+        raise StoreUnreachableError(
+            f"The database {name} is missing or empty, and {name}-wal or {name}-shm is there;"
+            " put the database back, or move these files away to begin anew"
+        )
+    if file is None:
+        if not may_create:
+            advice = "`plantstore migrate` creates one, and --database names another"
+            raise StoreUnavailableError(f"No database at {name}; {advice}")
+        return
+    if not stat.S_ISREG(file.st_mode):  # reading a pipe would block
         raise StoreUnavailableError(f"The database cannot be opened: {name} is not a regular file")
-    if file and file.st_nlink > 1:
+    is_effective = os.access in os.supports_effective_ids
+    if not os.access(path, os.R_OK | os.W_OK, effective_ids=is_effective):
+        advice = "run the command as the user of the service"
         raise StoreUnavailableError(
-            f"The database {name} has several names (hard links), and would have a log for each;"
-            " keep the one that has a -wal file beside it, and delete the others"
+            f"The database {name} may not be written by this user; {advice}"
         )
-    if file and _is_mount_point(path):
-        raise StoreUnavailableError(
-            f"The database {name} is mounted as a single file, so its log would not be stored"
-            " beside it; mount its folder"
-        )
-    if file is None or file.st_size == 0:
-        if log or index:
-            raise StoreUnreachableError(
-                f"The database {name} is missing or empty, and {name}-wal or {name}-shm is there;"
-                " put the database back, or move these files away to begin anew"
-            )
-    elif not _will_be_emptied(f"{path}-journal"):
-        _require_our_header(_read_header(path, file.st_size), name)
-
-
-def _is_mount_point(path: str) -> bool:
-    """Return whether something is mounted on a path (proc_pid_mountinfo(5))."""
-    try:
-        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except FileNotFoundError:  # not Linux
-        return False
-    escaped = re.sub(rb"[\t\n \\]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
-    return any(mount.split()[4] == escaped for mount in mounts)
-
-
-def require_existing(path: str, name: str) -> None:
-    """Raise StoreUnavailableError if there is no database file."""
-    if not Path(path).exists():
-        raise StoreUnavailableError(
-            f"No database at {name}; `plantstore migrate` creates one, and --database names another"
-        )
+    if file.st_size and not _will_be_emptied(f"{path}-journal"):
+        with opened(path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]) as database:
+            _require_our_header(database.xRead(min(_HEADER_BYTES, file.st_size), 0), name)
 
 
 def require_no_lost_files(path: str, name: str) -> None:
@@ -134,7 +102,7 @@ def require_no_lost_files(path: str, name: str) -> None:
         name: of the database in messages.
 
     Raises:
-        StoreUnreachableError: a process uses the database with lost files.
+        StoreUnreachableError: a process uses the database with lost files, or by another name.
 
     """
     for polls in itertools.count():
@@ -149,11 +117,8 @@ def require_no_lost_files(path: str, name: str) -> None:
 
 
 def _is_unused(path: str) -> bool:
-    """Return whether no process uses the database, or this user cannot write it anyway."""
-    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
-    with opened(path, flags) as file:
-        if flags[1] & apsw.SQLITE_OPEN_READONLY:
-            return True
+    """Return whether no process uses the database."""
+    with opened(path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]) as file:
         try:
             file.xLock(apsw.SQLITE_LOCK_SHARED)
             file.xLock(apsw.SQLITE_LOCK_EXCLUSIVE)
@@ -166,7 +131,8 @@ def _is_unused(path: str) -> bool:
 
 def identify_files(path: str) -> Files:
     """Return what identifies the files of a database in use, by its path without symbolic links."""
-    return [_identity(f"{path}{suffix}") for suffix in _SUFFIXES]
+    found = (_stat(f"{path}{suffix}") for suffix in _SUFFIXES)
+    return [file and _ID(file) for file in found]
 
 
 def describe_loss(path: str, files: Files) -> str | None:
@@ -182,189 +148,73 @@ def describe_loss(path: str, files: Files) -> str | None:
 
 
 class FileGuard:
-    """Knows the files of an open database by device and inode.
-
-    =====  =====================================================  ==================================
-    check  what it compares                                       when
-    =====  =====================================================  ==================================
-    quick  the time of the folder, and the magic of the log       before and after each transaction
-    full   device and inode of the three files; that none is      instead, if the quick one found a
-           empty, except a log without frames; and that the log   difference; before a transaction,
-           has all pages that the database file lacks             if it is older than FRESH_SECONDS;
-                                                                  and before the last checkpoint
-    =====  =====================================================  ==================================
-
-    With the full check only, a commit of one plant takes a fifth longer in the store.
+    """Knows the files of an open database by inode and device.
 
     If the files are wrong, no checkpoint is made, not even when the database is closed: it could
-    copy one log into another database, and SQLite deletes a log by its path. There is one
-    exception: if only the log was deleted, this process still has it open, and saves its content.
-    The same holds after the disk has failed to sync the database.
+    copy one log into another database, and SQLite deletes a log by its path. The same holds after
+    the disk has failed to sync the database.
 
-    Any thread may call the methods, with a connection that the thread may use. Two full checks
-    never overlap: one would compare the size of the file with what the other has found later.
+    Any thread may call the methods.
 
     Args:
         path: of the database, without symbolic links.
-        monotonic: a clock in seconds that never goes back.
-
-    Raises:
-        FileNotFoundError: one of the files does not exist.
 
     """
 
-    def __init__(
-        self,
-        path: str,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._monotonic = monotonic
-        self._lock = threading.Lock()  # held by a full check
-        self._checked_at = -math.inf
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._folder = str(Path(path).parent)
-        self._folder_time: int | None = None
         self._paths = [f"{path}{suffix}" for suffix in _SUFFIXES]
-        found = [os.stat(path) for path in self._paths]  # noqa: PTH116 (twice as fast as Path)
-        self._files = [(file.st_dev, file.st_ino) for file in found]
-        self._database_bytes = found[0].st_size
-        self._is_unsynced = False
-        # SQLite takes no locks on the log, so closing it here drops none.
-        self._log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        self._files = identify_files(path)
+        self._failure: str | None = None
 
     @contextlib.contextmanager
-    def checked(self, connection: apsw.Connection) -> Iterator[None]:
-        """Check the files before and after the transaction in the block.
+    def checked(self) -> Iterator[None]:
+        """Compare the files before and after the transaction in the block.
 
         Raises:
             StoreUnreachableError: the files were wrong before. The block was not run.
             StoreUnavailableError: the files are wrong after the block.
 
         """
-        if self._is_unsynced:
-            raise StoreUnreachableError(
-                "The disk failed to sync the database; stop all processes that use it, check the"
-                " disk, and start again. All plants are in the database and its -wal file"
-            )
-        is_fresh = self._monotonic() - self._checked_at <= FRESH_SECONDS
-        if not (is_fresh and self._is_unchanged()) and (problem := self._problem(connection)):
+        if problem := self._problem():
             raise StoreUnreachableError(problem)
         yield
-        if not self._is_unchanged() and (problem := self._problem(connection)):
-            raise StoreUnavailableError(problem)
+        self.require_files()
 
     def refuse_changes(self) -> None:
         """Refuse all further changes, because the disk failed to sync the database."""
-        self._is_unsynced = True
+        self._failure = (
+            "The disk failed to sync the database; stop all processes that use it, check the disk,"
+            " and start again. All plants are in the database and its -wal file"
+        )
 
     def require_files(self) -> None:
         """Raise StoreUnavailableError if a new connection would open other files."""
-        if problem := describe_loss(self._path, self._files):
+        if problem := self._problem():
             raise StoreUnavailableError(problem)
 
     def close(self, connections: Sequence[apsw.Connection]) -> None:
         """Close the connections. Checkpoint only if the files are right."""
-        try:
-            is_right = not self._is_unsynced and self._problem(connections[0]) is None
-        except (OSError, apsw.Error):
-            is_right = False
+        is_wrong = self._problem() is not None
         for connection in connections:
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(not is_right))
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(is_wrong))
         for connection in connections:
             connection.close()
-        os.close(self._log)
 
-    def _is_unchanged(self) -> bool:
-        """Do a quick check, with two system calls.
-
-        A folder changes when a file in it is created, deleted or moved. A log that is truncated
-        loses its header.
-        """
-        return (
-            self._folder_time == os.stat(self._folder).st_mtime_ns  # noqa: PTH116 (twice as fast)
-            and os.pread(self._log, len(_LOG_MAGIC), 0) == _LOG_MAGIC
-        )
-
-    def _problem(self, connection: apsw.Connection) -> str | None:
-        """Do a full check: return what is wrong with the files.
-
-        The connection must not be in a transaction.
-        """
-        with self._lock:
-            return self._compare(connection)
-
-    def _compare(self, connection: apsw.Connection) -> str | None:
-        now, folder_time = time.time_ns(), _modified(self._folder)
+    def _problem(self) -> str | None:
+        """Return what is wrong, with little but three system calls: each commit does this twice."""
         try:
-            found = [os.stat(path) for path in self._paths]  # noqa: PTH116 (twice as fast as Path)
-        except FileNotFoundError:
-            found = []
-        if [(file.st_dev, file.st_ino) for file in found] != self._files:
-            self._save_lost_log(connection)
-            return describe_loss(self._path, self._files)
-        database, _, index = found
-        # The size of the index is checked before SQLite touches the mapped memory.
-        if not (
-            database.st_size
-            and index.st_size
-            and (self._has_log_head() or self._may_lack_log(connection))
-            and (
-                database.st_size >= self._database_bytes
-                or self._may_be_smaller(connection, database.st_size)
-            )
-        ):
-            return (
-                "A file of the database was truncated or overwritten while it was in use; stop all"
-                " processes that use it, start again, and restore a backup if plants are missing"
-            )
-        self._database_bytes = database.st_size
-        self._checked_at = self._monotonic()
-        # A folder that has just changed may change again without getting a later time.
-        self._folder_time = folder_time if now - folder_time > _TICK_NANOSECONDS else None
-        return None
-
-    def _has_log_head(self) -> bool:
-        return os.pread(self._log, len(_LOG_MAGIC), 0) == _LOG_MAGIC
-
-    def _may_lack_log(self, connection: apsw.Connection) -> bool:
-        """Return whether the log is empty, as SQLite knows, or has begun meanwhile."""
-        return any(
-            _count_frames(connection) == 0 or self._has_log_head() for _ in range(_CHECKS_MAX)
-        )
-
-    def _may_be_smaller(self, connection: apsw.Connection, database_bytes: int) -> bool:
-        """Return whether the log may have all pages that a smaller database file lacks.
-
-        A VACUUM by another program makes the file smaller, and so does a truncation.
-        """
-        page_bytes: int = connection.pragma("page_size")
-        missing: int = connection.pragma("page_count") - database_bytes // page_bytes
-        return missing <= _count_frames(connection)
-
-    def _save_lost_log(self, connection: apsw.Connection) -> None:
-        """Copy the log to the database, if it was deleted and nobody has written to another one."""
-        database, _, index = map(_identity, self._paths)
-        log = _stat(self._paths[1])  # a process that starts may have created an empty one
-        if (log and log.st_size) or database != self._files[0]:
-            return
-        if index in (None, self._files[2]):
-            with contextlib.suppress(apsw.Error):  # the caller reports the loss
-                frames, saved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
-                # SQLite writes to another log only after everything was saved.
-                if saved < frames:
-                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-
-
-def _read_header(path: str, size: int) -> bytes:
-    if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    with opened(path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]) as file:
-        return file.xRead(min(_HEADER_BYTES, size), 0)
+            if [*map(_ID, map(os.stat, self._paths))] == self._files:
+                return self._failure
+        except OSError:
+            pass
+        return self._failure or describe_loss(self._path, self._files)
 
 
 def _require_our_header(header: bytes, name: str) -> None:
     """Raise StoreUnavailableError if the first page belongs to another program or version.
 
+    The other pages may be outdated: SQLite has not applied the log yet.
     https://sqlite.org/fileformat2.html#the_database_header
     """
     if len(header) < _HEADER_BYTES or not header.startswith(_DATABASE_MAGIC):
@@ -383,20 +233,6 @@ def _will_be_emptied(journal: str) -> bool:
     except FileNotFoundError:
         return False
     return head[:8] == _JOURNAL_MAGIC and head[16:] == bytes(4)
-
-
-def _count_frames(connection: apsw.Connection) -> int:
-    """Return how many frames of the log are valid."""
-    return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
-
-
-def _modified(folder: str) -> int:
-    return os.stat(folder).st_mtime_ns  # noqa: PTH116 (twice as fast as Path)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    file = _stat(path)
-    return file and (file.st_dev, file.st_ino)
 
 
 def _stat(path: str) -> os.stat_result | None:

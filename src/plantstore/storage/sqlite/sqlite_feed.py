@@ -4,6 +4,7 @@ SQLite has one writer at a time, so the order of the numbers is that of the comm
 a batch are one statement, as its plants are.
 """
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -73,8 +74,9 @@ TRIMMED_MAX: Final = 250
 # While the store is busy, twice as many changes are trimmed each time that this many were made.
 TRIM_CHANGES: Final = 500
 
-# How often a file is looked at for commits, while there are followers.
-POLL_SECONDS: Final = 0.01
+# How often a file is looked at for commits of other processes, while there are followers. Those of
+# this process wake them at once.
+POLL_SECONDS: Final = 0.25
 
 
 def executor(connection: apsw.Connection) -> Execute:
@@ -95,10 +97,15 @@ def record(connection: apsw.Connection, made: Sequence[Made]) -> None:
         connection.execute(_APPEND_IN_SETS if is_in_set else _APPEND, values)
 
 
-def waiter(connection: apsw.Connection) -> Callable[[float], bool]:
+def waiter(connection: apsw.Connection, committed: threading.Event) -> Callable[[float], bool]:
     """Return a function that waits for a commit of another connection, as `watch_changes` does.
 
     SQLite compares two numbers in shared memory (https://sqlite.org/pragma.html).
+
+    Args:
+        connection: for the one thread that waits.
+        committed: is set after commits of this process.
+
     """
     seen = connection.pragma("data_version")
 
@@ -106,9 +113,11 @@ def waiter(connection: apsw.Connection) -> Callable[[float], bool]:
         nonlocal seen
         before, deadline = seen, time.monotonic() + seconds
         while (seen := connection.pragma("data_version")) == before:
-            if time.monotonic() >= deadline:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 return False
-            time.sleep(POLL_SECONDS)
+            committed.wait(min(left, POLL_SECONDS))
+            committed.clear()
         return True
 
     return wait

@@ -9,12 +9,24 @@ from pathlib import Path
 from typing import Any, Final
 
 import apsw
+import msgspec
 
 from plantstore.errors import OperationError
 from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations, newest_version
-from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
+from plantstore.storage.sqlite.checksums import (
+    VERSION_BEFORE_CHECKSUMS,
+    damaged,
+    describe_damage,
+    describe_others,
+)
+from plantstore.storage.sqlite.file import (
+    VERSION_BEFORE_WORDS,
+    SQLiteSchema,
+    open_immutable,
+    translate_errors,
+)
 from plantstore.storage.sqlite.sqlite_feed import FEED, executor
 from plantstore.storage.sqlite.sqlite_pages import (
     is_complete,
@@ -24,7 +36,7 @@ from plantstore.storage.sqlite.sqlite_pages import (
 )
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.word_index import has_differences
-from plantstore.store import CheckReport, Remedy, TellNumber
+from plantstore.store import CheckReport, Remedy, TellDamaged, TellNumber
 
 CANNOT_READ: Final = "The database cannot be read"
 
@@ -67,7 +79,10 @@ class Snapshots(ABC):
             return select_by_id(connection, ids)
 
     def scan_plants(
-        self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
+        self,
+        listing: Listing = EVERYTHING,
+        tell_number: TellNumber | None = None,
+        tell_damaged: TellDamaged | None = None,
     ) -> Generator[list[NewPlant], None, None]:
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
         with translate_errors(CANNOT_READ), self._snapshot() as connection:
@@ -75,7 +90,11 @@ class Snapshots(ABC):
                 tell_number(FEED.last_number(executor(connection)))
             if listing.place is not None or not listing.is_everything:
                 prepare_searches(connection)
-            yield from scan(partial(select_page, connection), listing)
+            version = known_version(SQLiteSchema(connection, self.name))
+            for plants in scan(partial(select_page, connection), listing):
+                if tell_damaged is not None and version > VERSION_BEFORE_CHECKSUMS:
+                    tell_damaged(len(damaged(connection, plants)))
+                yield plants
 
     def has_room_for_export(self) -> bool:
         # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
@@ -97,18 +116,19 @@ class Snapshots(ABC):
         with translate_errors("The database cannot be backed up"):
             with self._snapshot() as connection:
                 copy_pages(connection, path, progress, step_pages)
-            with contextlib.closing(read_only_connection(path, "immutable=1")) as copy:
+            with contextlib.closing(open_immutable(path)) as copy:
                 return check(copy, path)
 
 
 def check(connection: apsw.Connection, name: str) -> CheckReport:
-    """Check pages, indexes, constraints, schema and texts.
+    """Check pages, indexes, constraints, schema, texts and checksums.
 
     Args:
         connection: to the database; it may be read-only.
         name: of the database in messages.
 
     """
+    notes: list[str] = []
     damage = _integrity_problems(connection)
     # FTS5 reports only problems of the index of words, and `reindex` makes this index again.
     differences = [line for line in damage if "fts5" in line.lower()]
@@ -118,9 +138,11 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
     actual = dict(connection.execute(_SELECT_SCHEMA))
     problems = [
         f"{object_} differs from the schema"
-        for object_ in sorted(expected.keys() | actual.keys())
-        if expected.get(object_) != actual.get(object_)
+        for object_ in sorted(expected)
+        if expected[object_] != actual.get(object_)
     ]
+    if others := sorted(actual.keys() - expected.keys()):
+        notes.append(f"other programs have made {', '.join(others)}")
     plants, tokens = (
         _try(connection, f"SELECT count(*) FROM {table}", damage) for table in ("plants", "tokens")
     )
@@ -135,34 +157,47 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
         problems.append(
             f"the name or scopes of {many} tokens are not valid UTF-8, or contain U+0000"
         )
+    if version > VERSION_BEFORE_CHECKSUMS:
+        _compare_checksums(connection, damage, notes)
     if version > VERSION_BEFORE_WORDS:
         total = _try(connection, "SELECT plants FROM totals", damage)
         if total != plants:
             differences.append(f"the recorded number of plants is {total}")
-        try:
-            # The words of an older version may be others.
-            if version == newest_version("sqlite"):
-                if not is_complete(connection):
-                    differences.append("the index of words is not complete")
-                elif has_differences(connection):
-                    differences.append(
-                        "the index of words differs from the names and tags; searches may be wrong"
-                    )
-        except (apsw.CorruptError, apsw.SQLError) as error:
-            is_of_fts5 = getattr(error, "extendedresult", None) == apsw.SQLITE_CORRUPT_VTAB
-            (differences if is_of_fts5 else damage).append(
-                f"the index of words cannot be read: {error}"
-            )
+    if version == newest_version("sqlite"):  # the words of an older version may be others
+        _compare_words(connection, damage, differences)
     remedy = Remedy.RESTORE if damage else Remedy.REINDEX if differences else None
     problems = [*damage, *problems, *differences]
-    return CheckReport(version, plants or 0, tokens or 0, problems, remedy)
+    return CheckReport(version, plants or 0, tokens or 0, problems, remedy, tuple(notes))
+
+
+def _compare_checksums(connection: apsw.Connection, damage: list[str], notes: list[str]) -> None:
+    try:
+        damage += filter(None, [describe_damage(connection)])
+        notes += filter(None, [describe_others(connection)])
+    except (apsw.CorruptError, apsw.SQLError, msgspec.DecodeError) as error:
+        damage.append(f"the checksums cannot be compared: {error}")
+
+
+def _compare_words(connection: apsw.Connection, damage: list[str], differences: list[str]) -> None:
+    try:
+        if not is_complete(connection):
+            differences.append("the index of words is not complete")
+        elif has_differences(connection):
+            differences.append(
+                "the index of words differs from the names and tags; searches may be wrong"
+            )
+    except (apsw.CorruptError, apsw.SQLError) as error:
+        is_of_fts5 = getattr(error, "extendedresult", None) == apsw.SQLITE_CORRUPT_VTAB
+        (differences if is_of_fts5 else damage).append(
+            f"the index of words cannot be read: {error}"
+        )
 
 
 def _integrity_problems(connection: apsw.Connection) -> list[str]:
     """Return the lines of SQLite's own check. One value may have several, after a heading."""
     try:
         found = connection.execute("PRAGMA integrity_check").fetchall()
-    except apsw.CorruptError as error:
+    except (apsw.CorruptError, apsw.SQLError) as error:
         return [str(error)]
     lines = [line for (text,) in found for line in str(text).splitlines()]
     return [line for line in lines if line != "ok" and not line.startswith("***")]
@@ -209,18 +244,6 @@ def copy_pages(
             f"The backup cannot be written to {Path(copy).parent}: {error}; name a file in another"
             " folder"
         ) from error
-
-
-def read_only_connection(path: str, parameter: str) -> apsw.Connection:
-    """Open a file for reading, with a parameter of SQLite's URIs (https://sqlite.org/uri.html).
-
-    With `immutable=1`, SQLite locks nothing, and creates no other file. Then no process may change
-    the file.
-    """
-    return apsw.Connection(
-        f"{Path(path).absolute().as_uri()}?{parameter}",
-        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-    )
 
 
 def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None; apsw has no such type)

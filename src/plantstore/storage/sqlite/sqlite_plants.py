@@ -21,10 +21,11 @@ from plantstore.storage.sqlite.sqlite_pages import FIRST, select_by_id, to_json
 from plantstore.storage.sqlite.word_index import MERGE, index_words, row_of
 
 _UPSERT: Final = """
-INSERT INTO plants (id, name, tag, name_key)
-SELECT value->>0, value->>1, value->>2, value->>3 FROM jsonb_each(?) WHERE true
-ON CONFLICT (id) DO UPDATE
-SET name = excluded.name, tag = excluded.tag, name_key = excluded.name_key
+INSERT INTO plants (id, name, tag, name_key, checksum)
+SELECT value->>0, value->>1, value->>2, value->>3, value->>4 FROM jsonb_each(?) WHERE true
+ON CONFLICT (id) DO UPDATE SET
+    name = excluded.name, tag = excluded.tag, name_key = excluded.name_key,
+    checksum = excluded.checksum
 """
 _DELETE: Final = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 _COUNT: Final = "UPDATE totals SET plants = plants + ?"
@@ -39,10 +40,11 @@ AS SELECT NULL, NULL, NULL, NULL WHERE false;
 CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     SELECT RAISE(ABORT, 'another schema, or an index that is not complete')
     WHERE new.version <> {newest_version("sqlite")} OR EXISTS ({FIRST});
-    INSERT INTO plants (id, name, tag, name_key)
-    SELECT value->>0, value->>1, value->>2, value->>3 FROM jsonb_each(new.plants);
+    INSERT INTO plants (id, name, tag, name_key, checksum)
+    SELECT value->>0, value->>1, value->>2, value->>3, value->>4
+    FROM jsonb_each(new.plants);
     INSERT INTO plant_words (rowid, words)
-    SELECT value->>0, value->>4 FROM jsonb_each(new.plants);
+    SELECT value->>0, value->>5 FROM jsonb_each(new.plants);
     {MERGE};
     UPDATE totals SET plants = plants + new.number;
     {RECORD_CREATES}
@@ -57,6 +59,12 @@ SELECT jsonb(:plants), :number, :set_name, user_version FROM pragma_user_version
 def prepare_creates(connection: apsw.Connection) -> None:
     """Prepare a connection for `create_plants`."""
     connection.execute(_PREPARE_CREATES)
+
+
+def require_creates(connection: apsw.Connection) -> None:
+    """Raise an error of SQLite if `create_plants` would fail: the schema is damaged."""
+    values = {"plants": "[]", "number": 0, "set_name": None}
+    connection.execute(f"EXPLAIN {_CREATE}", values, can_cache=False).fetchall()
 
 
 def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result] | None:

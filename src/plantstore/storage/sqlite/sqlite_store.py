@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final
 
@@ -24,10 +25,11 @@ from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
 from plantstore.feed import ChangesPage
 from plantstore.listings import Listing, PlantsPage, TagListing, TagsPage
-from plantstore.observe import DatabaseCreated, Observer, ignore
+from plantstore.observe import HardLinksFound, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.feed_tables import LatestTags
 from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage.sqlite.checksums import describe_damage
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
     LOG_BYTES_MAX,
@@ -39,7 +41,6 @@ from plantstore.storage.sqlite.file import (
 )
 from plantstore.storage.sqlite.guard import (
     FileGuard,
-    require_existing,
     require_no_lost_files,
     require_ours,
 )
@@ -51,7 +52,12 @@ from plantstore.storage.sqlite.sqlite_pages import (
     select_by_id,
     select_page,
 )
-from plantstore.storage.sqlite.sqlite_plants import create_plants, prepare_creates, write_changes
+from plantstore.storage.sqlite.sqlite_plants import (
+    create_plants,
+    prepare_creates,
+    require_creates,
+    write_changes,
+)
 from plantstore.storage.sqlite.sqlite_tags import select_tags
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.sqlite.word_index import index_next, merge, start_over
@@ -75,7 +81,8 @@ class SQLiteStore(Snapshots, SmallTables):
         path: of the file.
         policy: what to do about its schema. With MIGRATE or CREATE, a missing file is created,
             readable only by its owner.
-        observe: is called when the file is created, and with the progress of a migration.
+        observe: is called when a store is created, with the progress of a migration, and if the
+            file has hard links.
         monotonic: a clock in seconds that never goes back.
         log_bytes_max: the write-ahead log is restarted before it is longer than this, except
             beside a long read.
@@ -105,16 +112,13 @@ class SQLiteStore(Snapshots, SmallTables):
         self._latest_tags = LatestTags()
         self._tokens_lock = threading.Lock()
         self._others_lock = threading.Lock()
-        is_new = False
         with translate_errors(f"The database {path} cannot be opened"):
-            require_ours(self._path, path)
+            require_ours(self._path, path, may_create=policy.may_create)
             if policy.may_create:
-                is_new = make_file(self._path)
-            else:
-                require_existing(self._path, path)
+                make_file(self._path)
             self._open(policy, monotonic, observe, log_bytes_max)
-        if is_new:
-            observe(DatabaseCreated(self._path))
+        if Path(self._path).stat().st_nlink > 1:
+            observe(HardLinksFound(self._path))
 
     def _open(
         self,
@@ -127,8 +131,10 @@ class SQLiteStore(Snapshots, SmallTables):
         self._writes = connect(self._path, self.name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         prepare_creates(self._writes)
+        if policy is not SchemaPolicy.ACCEPT:
+            require_creates(self._writes)
         sync_log(self._writes)
-        self._guard = FileGuard(self._path, monotonic)
+        self._guard = FileGuard(self._path)
         self._reads, self._tokens, self._others, *pages = (
             connect(self._path, self.name, policy) for _ in range(2 + READS_AT_ONCE)
         )
@@ -145,16 +151,19 @@ class SQLiteStore(Snapshots, SmallTables):
             self._writes, self._guard.refuse_changes, log_bytes_max, monotonic
         )
         self._untrimmed = 0  # changes since the feed was trimmed
+        self._watchers: tuple[threading.Event, ...] = ()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with translate_errors(_CANNOT_WRITE):
-            with self._guard.checked(self._writes):
+            with self._guard.checked():
                 self._trim_feed(len(changes))
                 outcomes = create_plants(self._writes, changes)
                 if outcomes is None:
                     with transaction(self._writes):
                         outcomes = write_changes(self._writes, changes)
             self._wal_limit.bound()
+        for watcher in self._watchers:
+            watcher.set()
         return outcomes
 
     def _trim_feed(self, changes: int) -> None:
@@ -167,7 +176,7 @@ class SQLiteStore(Snapshots, SmallTables):
     def tidy(self) -> float:
         try:
             with translate_errors(_CANNOT_WRITE):
-                with self._guard.checked(self._writes), transaction(self._writes):
+                with self._guard.checked(), transaction(self._writes):
                     has_more = FEED.trim(executor(self._writes), TRIMMED_MAX)
                 if not has_more:
                     with self._indexing() as connection:
@@ -209,7 +218,12 @@ class SQLiteStore(Snapshots, SmallTables):
         with translate_errors(CANNOT_READ):
             self._guard.require_files()
             with contextlib.closing(connect(self._path, self.name)) as connection:
-                yield waiter(connection)
+                watcher = threading.Event()
+                self._watchers += (watcher,)
+                try:
+                    yield waiter(connection, watcher)
+                finally:
+                    self._watchers = tuple(each for each in self._watchers if each is not watcher)
 
     def probe(self) -> None:
         with self._changing():
@@ -217,7 +231,7 @@ class SQLiteStore(Snapshots, SmallTables):
             # unchanged.
             self._others.pragma("user_version", self._others.pragma("user_version"))
 
-    def reindex(self, progress: Callable[[int, int], None]) -> None:
+    def reindex(self, progress: Callable[[int, int], None]) -> str | None:
         with translate_errors(_CANNOT_WRITE):
             with self._indexing() as connection:
                 start_over(connection)
@@ -229,6 +243,8 @@ class SQLiteStore(Snapshots, SmallTables):
                 done += indexed
                 progress(done, max(total, done))
                 time.sleep(INDEX_PAUSE_SECONDS)
+            with self._snapshot() as connection:
+                return describe_damage(connection)
 
     def close(self) -> None:
         connections = [self._writes, self._reads, *self._pages, self._tokens]
@@ -250,14 +266,14 @@ class SQLiteStore(Snapshots, SmallTables):
         with (
             translate_errors(_CANNOT_WRITE),
             self._others_lock,
-            self._guard.checked(self._others),
+            self._guard.checked(),
             transaction(self._others),
         ):
             yield
 
     @contextlib.contextmanager
     def _indexing(self) -> Iterator[apsw.Connection]:
-        with self._guard.checked(self._writes), transaction(self._writes):
+        with self._guard.checked(), transaction(self._writes):
             yield self._writes
         self._wal_limit.bound()
 

@@ -19,12 +19,14 @@ so earlier if an id is smaller than the one before. So entries are passed in ord
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import Final, TypeAlias
+from zlib import crc32
 
 import apsw
 import msgspec
 
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.checksums import PRIME
 from plantstore.storage.sqlite.sqlite_pages import (
     FIRST,
     KEY_MARK,
@@ -42,9 +44,9 @@ from plantstore.words import (
     words_of,
 )
 
-# A plant, its key, and a text that FTS5 splits into its words, which is never empty. It is a tuple,
-# because a named one takes twice as long.
-Row: TypeAlias = tuple[int, str, str | None, str, str]
+# A plant, its key, its checksum, and a text that FTS5 splits into its words, which is never empty.
+# It is a tuple, because a named one takes twice as long.
+Row: TypeAlias = tuple[int, str, str | None, str, int, str]
 
 # Number of plants that are indexed in one transaction.
 PLANTS_MAX: Final = 1_000
@@ -75,9 +77,10 @@ INSERT INTO plants_to_index SELECT id FROM plants ORDER BY id LIMIT 1;
 DELETE FROM totals;
 INSERT INTO totals SELECT count(*) FROM plants;
 """
+# A plant keeps its checksum, which may show that it is damaged.
 _SET_KEYS: Final = """
-UPDATE plants SET name_key = value->>3 FROM jsonb_each(?)
-WHERE plants.id = value->>0 AND name_key IS NOT value->>3
+UPDATE plants SET name_key = value->>3, checksum = coalesce(checksum, value->>4) FROM jsonb_each(?)
+WHERE plants.id = value->>0 AND (name_key IS NOT value->>3 OR checksum IS NULL)
 """
 _SAMPLE: Final = f"""
 SELECT CAST(json_group_array(json_array(id, name, tag, name_key)) AS BLOB) FROM plants
@@ -185,11 +188,18 @@ def write(connection: apsw.Connection, entries: Iterable[Entry]) -> None:
 
 def row_of(plant: NewPlant) -> Row:
     """Return the plant with what is stored and indexed for it."""
-    name, tag = plant.name, plant.tag
+    id_, name, tag = plant.id, plant.name, plant.tag
     words = fold(name[:SEARCHED_CHARACTERS_MAX])
     if len(words) > WORD_CHARACTERS_MAX:  # one of them may be too long
         words = " ".join(words_of(name))
     if "_" in words:
         words = words.replace("_", " ")
     key = order_key(name)
-    return plant.id, name, tag, key, f"{words} {tag_word(tag)} {KEY_MARK}{key}"
+    return (
+        id_,
+        name,
+        tag,
+        key,
+        crc32(f"{name}\0{tag}".encode(), id_ % PRIME),
+        f"{words} {tag_word(tag)} {KEY_MARK}{key}",
+    )

@@ -162,9 +162,13 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-# Maximum number of plants that a search examines for one page, and in one statement.
-EXAMINED_MAX: Final = COUNT_MAX
+# Maximum number of plants that a search examines for one page, and in one statement. So a page
+# costs at most as much CPU time as about twenty creates.
+EXAMINED_MAX: Final = 512
 _EXAMINED_AT_ONCE: Final = 256
+
+# Maximum number of plants that are sorted by name for one page. It costs as much.
+SORTED_MAX: Final = 5_000
 
 # The lengths of beginnings that have entries of their own. They are those of `prefix` in the
 # migration that creates the table.
@@ -192,7 +196,12 @@ SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT 
 # The first plant that is not in the index of words yet. None of those after it is in the index.
 FIRST: Final = "SELECT first FROM plants_to_index"
 
-_IS_WANTED: Final = "name IS NOT NULL AND (:any_tag OR tag IS :tag)"
+# Whether a plant has the tag, and may have a word. Names that are not ASCII, or have an apostrophe,
+# are left to `has_words`.
+_IS_WANTED: Final = """
+name IS NOT NULL AND (:any_tag OR tag IS :tag) AND (:word IS NULL OR ' ' || lower(name) GLOB :word
+    OR octet_length(name) > length(name) OR instr(name, '''') OR instr(name, '`'))
+"""
 
 # The beginnings of the words of tags and of keys, and the word of plants without a tag. No name has
 # a word with `_`. These words have the same beginnings of all indexed lengths, so a plant has only
@@ -287,9 +296,9 @@ def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Coun
     return Count(found, is_exact=end is None)
 
 
-def _matches(connection: apsw.Connection, query: _Query) -> int:
-    """Return how many plants a query finds, at most COUNT_MAX + 1."""
-    plants: int = connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get
+def _matches(connection: apsw.Connection, query: _Query, most: int = COUNT_MAX) -> int:
+    """Return how many plants a query finds, at most one more than `most`."""
+    plants: int = connection.execute(_COUNT, (query.match, most + 1)).get
     return plants
 
 
@@ -356,7 +365,7 @@ def _examined(
     """
     words = () if query.is_exact else listing.words or ()
     at_once = number if query.is_exact else _EXAMINED_AT_ONCE
-    bindings = _bindings(listing) | {"match": query.match, "limit": at_once}
+    bindings = _bindings(listing, words) | {"match": query.match, "limit": at_once}
     for _ in range(0, EXAMINED_MAX, at_once):
         bindings["after"] = _after(listing)
         text, examined, last = _read(connection, examine_query(listing), bindings)
@@ -369,8 +378,10 @@ def _examined(
         listing = listing._replace(after=last)
 
 
-def _bindings(listing: Listing) -> dict[str, Any]:
-    return {"tag": listing.tag, "any_tag": listing.tag is None and not listing.is_untagged}
+def _bindings(listing: Listing, words: Sequence[str] = ()) -> dict[str, Any]:
+    any_tag = listing.tag is None and not listing.is_untagged
+    word = f"*[^a-z0-9]{max(words, key=len)}*" if words else None
+    return {"tag": listing.tag, "any_tag": any_tag, "word": word}
 
 
 def _with_words(text: bytes, words: Sequence[str]) -> list[NewPlant]:
@@ -457,12 +468,14 @@ def _examined_by_name(
     Those that the query finds are sorted, unless they are too many: then all plants are examined.
     """
     place = listing.place or Place()
-    is_sorted = not listing.is_everything and _matches(connection, query) <= COUNT_MAX
+    is_sorted = not listing.is_everything and _matches(connection, query, SORTED_MAX) <= SORTED_MAX
     is_exact = listing.is_everything or (is_sorted and query.is_exact)
     words = () if is_exact else listing.words or ()
     at_once = number if is_exact else _EXAMINED_AT_ONCE
     examined_max = at_once if is_exact else EXAMINED_MAX
-    bindings = _bindings(listing) | _bindings_of(place) | {"match": query.match, "limit": at_once}
+    bindings = (
+        _bindings(listing, words) | _bindings_of(place) | {"match": query.match, "limit": at_once}
+    )
     if is_sorted:
         sorted_ = connection.execute(sort_query(place), bindings | {"sorted": examined_max}).get
         bindings["sorted"] = sorted_

@@ -178,13 +178,17 @@ class Run:
             cut_after = len(service.disk.steps) + self.chance.randrange(400)
         power = asyncio.get_running_loop().create_future()
 
+        def look() -> None:
+            self.model.violations += service.miscounted()
+            cut()
+
         def cut() -> None:
             if cut_after is not None and len(service.disk.steps) >= cut_after and not power.done():
                 self.loop.note("the power fails")
                 service.disconnect()
                 power.set_result(service.disk.steps[:cut_after])
 
-        self.loop.after_step = cut
+        self.loop.after_step = look
         # A stop may begin while clients act.
         seconds = self.chance.uniform(0, 3) if end > 0.7 else None
         await asyncio.wait([done, power], return_when=asyncio.FIRST_COMPLETED, timeout=seconds)

@@ -28,6 +28,9 @@ STOP_SECONDS = [1, 10]
 CALL_SECONDS_MAX = 3.0
 SLOW = 0.03
 
+# What the service holds of a part of a response that it has not written.
+HELD_MAX = 1024 * 1024
+
 # How long calls may go on after a stop.
 LEFT_SECONDS = 10 * CALL_SECONDS_MAX
 
@@ -248,6 +251,21 @@ class Service:
             left = self._left()
         await self._opened.aclose()
         return left
+
+    def miscounted(self) -> list[str]:
+        """Return which bytes of connections are not counted as they are."""
+        self._transports = [each for each in self._transports if not each.is_lost]
+        held = sum(each.held_bytes for each in self._server.connections)
+        unread = sum(each.get_write_buffer_size() for each in self._transports)
+        counts = [
+            ("unanswered", held, self.budget.incoming_bytes, held),
+            ("unread", unread, self.budget.unread_bytes, unread + HELD_MAX * len(self._transports)),
+        ]
+        return [
+            f"{count} of {least} {what} bytes are counted"
+            for what, least, count, most in counts
+            if not least <= count <= most
+        ]
 
     def _left(self) -> list[str]:
         """Return the names of counters that are not zero."""

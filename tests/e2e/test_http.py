@@ -27,16 +27,6 @@ def test_a_bad_token_is_refused_before_the_body_arrives(wire: Wire) -> None:
     assert wire.answer()[0] == 401
 
 
-def test_a_response_to_head_has_no_body(wire: Wire) -> None:
-    paths = [b"//plants", b"/healthz", b"/nothing", b"/plants", b"/"]
-    wire.send(b"".join(b"HEAD %b HTTP/1.1\r\nHost: x\r\n\r\n" % path for path in [*paths, b"/"]))
-
-    for _ in paths:
-        while wire.file.readline() != b"\r\n":
-            pass
-        assert wire.file.peek(9).startswith(b"HTTP/1.1 ")
-
-
 def test_a_truncated_body_is_not_stored_even_if_it_is_valid_json(
     service: Service, token: str, connect: Callable[[], Wire]
 ) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import resource
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,6 @@ PATIENCE = 1
 pytestmark = pytest.mark.serve("--request-seconds", str(PATIENCE), "--idle-seconds", str(PATIENCE))
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-@pytest.mark.parametrize(("sent", "statuses"), [(b"", []), (b"\r\n", []), (HEALTH, [200])])
-def test_a_connection_without_a_request_is_closed_also_after_a_response(
-    connect: Callable[[], Wire], sent: bytes, statuses: list[int]
-) -> None:
-    wire = connect()
-    wire.send(sent)
-
-    assert [wire.answer()[0] for _ in statuses] == statuses
-    assert wire.is_closed()
 
 
 def test_without_free_file_descriptors_new_connections_wait_and_open_ones_are_served(

@@ -4,15 +4,12 @@ from itertools import product
 
 import pytest
 
-from plantstore.server.exchange import NO_REQUEST, Exchange
 from plantstore.server.states import (
     REQUEST_TRANSITIONS,
-    RESPONSE_TRANSITIONS,
     STATES,
     RequestEvent,
     RequestState,
     Responder,
-    ResponseEvent,
     ResponseState,
     State,
 )
@@ -54,35 +51,6 @@ def test_each_state_says_who_responds_to_an_error_and_what_is_due(row: tuple[str
 
 def test_the_rules_have_all_states() -> None:
     assert [row[0] for row in ROWS] == list(RequestState)
-
-
-@pytest.mark.parametrize("pair", STATES, ids="-".join)
-def test_an_event_leads_to_the_state_of_its_table_and_raises_without_one(
-    pair: tuple[RequestState, ResponseState],
-) -> None:
-    request, response = pair
-    after: dict[RequestEvent | ResponseEvent, State] = {
-        **{
-            event: STATES[to[request], response]
-            for event, to in REQUEST_TRANSITIONS.items()
-            if request in to
-        },
-        **{
-            event: STATES[request, to[response]]
-            for event, to in RESPONSE_TRANSITIONS.items()
-            if response in to and (request, to[response]) in STATES
-        },
-    }
-    for event in (*RequestEvent, *ResponseEvent):
-        made = Exchange(STATES[pair], NO_REQUEST)
-
-        if event in after:
-            made.enter(event)
-        else:
-            with pytest.raises(KeyError):
-                made.enter(event)
-
-        assert made.state is after.get(event, STATES[pair])
 
 
 @pytest.mark.parametrize("before", ["connected", "idle", "head"])

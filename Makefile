@@ -19,8 +19,7 @@ VENDORED := $(foreach file,$(SWAGGER_UI),swagger-ui/$(file)=swagger-ui-dist/$(fi
 	htm/LICENSE=htm/LICENSE htm/htm.mjs=htm/dist/htm.mjs \
 	uqr/LICENSE=uqr/LICENSE uqr/uqr.mjs=uqr/dist/index.mjs \
 	papaparse/LICENSE=papaparse/LICENSE papaparse/papaparse.min.js=papaparse/papaparse.min.js \
-	fflate/LICENSE=fflate/LICENSE fflate/fflate.mjs=fflate/esm/browser.js \
-	saxen/LICENSE=saxen/LICENSE saxen/saxen.mjs=saxen/dist/index.js
+	xlsx/LICENSE=@e965/xlsx/LICENSE xlsx/xlsx.core.min.js=@e965/xlsx/dist/xlsx.core.min.js
 # Python 3.14 and the system's own Python are tested where they are installed, the latter with its
 # module venv. It may be an early release, with errors that were fixed later.
 PYTHONS ?= 3.11 3.12 3.13 $(if $(shell command -v python3.14),3.14) $(SYSTEM_PYTHON)

@@ -86,6 +86,7 @@ def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) 
         answer = pages.ask("GET", file)
         assert answer.status_code == 200
         assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["Content-Security-Policy"] == "default-src 'none'; script-src 'self'"
         has_charset = answer.headers["Content-Type"].endswith("; charset=utf-8")
         assert has_charset is not file.endswith(".svg")  # XML declares it itself
         assert_nothing_else_may_happen(answer)
@@ -94,7 +95,8 @@ def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) 
 def test_the_page_preloads_each_module_that_it_needs_at_the_start() -> None:
     web = resources.files("plantstore") / "web"
     folders = [web / name for name in ("page", "preact", "htm")]
-    later = {"printing.js", "preview.js", "plan.js", "csv.js", "workbook.js"}
+    imports = {"preview.js", "plan.js", "csv.js", "library.js", "workbook.js", "sheetjs.js"}
+    later = {"printing.js"} | imports
     files = {file.name for folder in folders for file in folder.iterdir()} - later
 
     document = (web / "page" / "index.html").read_text(encoding="utf-8")

@@ -56,7 +56,7 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     choose(page, "Edit", BIG)
     expect(page).to_have_title(f"Edit plant {BIG} · Plant Store")
     expect(field).to_have_value(str(BIG))
-    store(page, name="Bigger", tag="Rosa")
+    store(page, name="\u00a0Bigger\u00a0", tag=" Rosa")
     expect(page.locator("#said")).to_have_text(f"Saved: {BIG} Bigger")
     assert [row[1] for row in rows(page)] == ["Bigger", "Beside"]
     expect(page.locator("#plants").get_by_role("link", name="Bigger")).to_be_focused()

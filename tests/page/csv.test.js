@@ -2,7 +2,12 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { readCsv, UnreadableError } from "../../src/plantstore/web/page/csv.js";
+import {
+  ENCODINGS,
+  readCsv,
+  readPasted,
+  UnreadableError,
+} from "../../src/plantstore/web/page/csv.js";
 
 /** Encode a text: one byte for each character, or two. */
 const bytesOf = (text) => Uint8Array.from(text, (char) => char.charCodeAt(0));
@@ -18,13 +23,13 @@ const read = (content, encoding) =>
 
 describe("the encoding of a file is detected, and guessed if nothing tells it", () => {
   const files = [
-    ["UTF-8", "1;Äpfel “”\r\n", "Äpfel “”", false],
-    ["UTF-8", "\ufeff\ufeff1;Äpfel\r\n", "Äpfel", false],
-    ["UTF-16LE", utf16("\ufeff1;Äpfel\n", true), "Äpfel", false],
-    ["UTF-16BE", utf16("\ufeff1;Äpfel\n", false), "Äpfel", false],
-    ["Windows-1252", bytesOf("1;\xc4pfel\r\n"), "Äpfel", true],
-    ["Windows-1251", bytesOf("1;\xd0\xee\xe7\xe0\r\n"), "Роза", true],
-    ["Windows-1250", bytesOf("1;bia\xb3a r\xf3\xbfa\r\n"), "biała róża", true],
+    ["utf-8", "1;Äpfel “”\r\n", "Äpfel “”", false],
+    ["utf-8", "\ufeff\ufeff1;Äpfel\r\n", "Äpfel", false],
+    ["utf-16le", utf16("\ufeff1;Äpfel\n", true), "Äpfel", false],
+    ["utf-16be", utf16("\ufeff1;Äpfel\n", false), "Äpfel", false],
+    ["windows-1252", bytesOf("1;\xc4pfel\r\n"), "Äpfel", true],
+    ["windows-1251", bytesOf("1;\xd0\xee\xe7\xe0\r\n"), "Роза", true],
+    ["windows-1250", bytesOf("1;bia\xb3a r\xf3\xbfa\r\n"), "biała róża", true],
   ];
 
   for (const [encoding, content, name, isGuessed] of files) {
@@ -37,15 +42,23 @@ describe("the encoding of a file is detected, and guessed if nothing tells it", 
   }
 
   test("another one can be chosen", async () => {
-    const { rows, encoding } = await read(bytesOf("1;\xf8e\xb9\n"), "Windows-1250");
+    const { rows, encoding } = await read(bytesOf("1;\xf8e\xb9\n"), "windows-1250");
 
-    assert.deepEqual([rows[0][1], encoding], ["řeą", "Windows-1250"]);
+    assert.deepEqual([rows[0][1], encoding], ["řeą", "windows-1250"]);
+  });
+
+  test("or one of those that browsers know", async () => {
+    const { rows } = await read(bytesOf("1;\x83o\x83\x89\n"), "shift_jis");
+
+    assert.equal(rows[0][1], "バラ");
+    for (const [name] of ENCODINGS) assert.equal(new TextDecoder(name).encoding, name);
   });
 
   test("one row that is not UTF-8 does not change the others", async () => {
-    const { rows, faults } = await read(bytesOf("id,name\n1,Rosa \xc3\x97\n2,\xc4pfel\n"));
+    const table = await read(bytesOf("id,name\n1,Rosa \xc3\x97\n2,\xc4pfel\n"));
 
-    assert.deepEqual([rows[1][1], [...faults.keys()]], ["Rosa ×", [2]]);
+    assert.deepEqual([table.rows[1][1], [...table.faults.keys()]], ["Rosa ×", [2]]);
+    assert.ok(table.isGuessed);
   });
 
   test("what is not text is refused", async () => {
@@ -124,4 +137,34 @@ test("empty rows are kept, so that the rows have the numbers of a spreadsheet", 
   const { rows } = await read("id,name\n\n,\n1,A\n");
 
   assert.deepEqual(rows.indexOf(rows.find(([id]) => id === "1")), 3);
+});
+
+describe("pasted rows are divided by tabs, and by quotes only around tabs and line breaks", () => {
+  const texts = [
+    ["Rosa, alba", [["Rosa, alba"]]],
+    [
+      "1\tRosa; alba\r\n2\tAbies",
+      [
+        ["1", "Rosa; alba"],
+        ["2", "Abies"],
+      ],
+    ],
+    [
+      '1\t"Rosa\n2\t"Abies" alba\n3\tTilia',
+      [
+        ["1", '"Rosa'],
+        ["2", '"Abies" alba'],
+        ["3", "Tilia"],
+      ],
+    ],
+    ['"Peace"\tRosa\n"A"', [['"Peace"', "Rosa"], ['"A"']]],
+    ['1\t"A ""b""\nC"\tD\n2', [["1", 'A "b"\nC', "D"], ["2"]]],
+    ['"A\tB"\t', [["A\tB", ""]]],
+  ];
+
+  for (const [text, rows] of texts) {
+    test(JSON.stringify(text), () => {
+      assert.deepEqual(readPasted(text).rows, rows);
+    });
+  }
 });

@@ -25,7 +25,7 @@ describe("the file is named by what was searched", () => {
       answer(respond("id,name,tag\r\n"));
       update({ query: new URLSearchParams(query) });
 
-      await exportPlants();
+      await exportPlants("csv");
 
       assert.equal(state.toast.text, `Exported: ${name}`);
     });
@@ -36,7 +36,7 @@ test("the plants of the search are exported, of all its pages, in their order", 
   const requests = answer(respond("id,name,tag\r\n"));
   update({ query: new URLSearchParams("q=alb+ro&after=7&sort=name&from=b") });
 
-  await exportPlants();
+  await exportPlants("csv");
 
   assert.equal(requests[0].path, "plants.csv?q=alb+ro&sort=name");
 });
@@ -46,7 +46,7 @@ test("the file begins with a byte order mark, and has the plant that was found b
   const byId = { id: "7", name: 'Rosa "x"' };
   update({ query: new URLSearchParams("q=7"), listing: { byId } });
 
-  await exportPlants();
+  await exportPlants("csv");
 
   const bytes = await resolveObjectURL(document.createElement("a").href).bytes();
   const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
@@ -58,7 +58,7 @@ describe("only the selected plants are exported, if there are any", () => {
   const exportSelected = async (plant) => {
     update({ query: ALL, selected: new Map([["7", plant]]) });
     const requests = answer();
-    await exportPlants();
+    await exportPlants("csv");
     update({ selected: new Map() });
     assert.equal(requests.length, 0);
   };
@@ -82,10 +82,10 @@ test("an export that fails says why, and can be repeated", async () => {
   answer(new TypeError("Failed to fetch"), respond("id,name,tag\r\n"));
   update({ query: ALL });
 
-  await exportPlants();
+  await exportPlants("csv");
   assert.equal(describeProblem(), "Nothing was exported. The service does not respond");
   assert.equal(state.toast.text, "");
-  await exportPlants();
+  await exportPlants("csv");
 
   assert.equal(describeProblem(), null);
   assert.equal(state.toast.text, "Exported: plants.csv");
@@ -96,7 +96,7 @@ test("a plant that CSV cannot hold leads to the other ways to export it", async 
   answer(respond({ error: 3010, message }, 406));
   update({ query: ALL });
 
-  await exportPlants();
+  await exportPlants("csv");
 
   const advice = "with plantstore export or the API";
   assert.equal(describeProblem(), `Nothing was exported. ${message} ${advice}`);
@@ -106,10 +106,10 @@ test("of two exports the later one is saved", async () => {
   let release = () => {};
   answer(new Promise((resolve) => (release = resolve)), respond("id,name,tag\r\n"));
   update({ query: new URLSearchParams({ tag: "Early" }) });
-  const early = exportPlants();
+  const early = exportPlants("csv");
   update({ query: new URLSearchParams({ tag: "Late" }) });
 
-  await exportPlants();
+  await exportPlants("csv");
   release(respond("late", 502));
   await early;
 

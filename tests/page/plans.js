@@ -1,14 +1,14 @@
 /** What the page would send of a file, for tests. */
 
-import { readCsv } from "../../src/plantstore/web/page/csv.js";
+import { readCsv, readPasted } from "../../src/plantstore/web/page/csv.js";
 import { makePlan, suggest } from "../../src/plantstore/web/page/plan.js";
 
 const { signal } = new AbortController();
 
 /** Return the preview of a text with the columns that the page suggests. */
 export async function previewOf(content, isPasted = false, name = "my.plants.csv") {
-  const table = await readCsv(new TextEncoder().encode(content));
-  const preview = { file: new File([content], name), isPasted, sheet: 0, table };
+  const table = isPasted ? readPasted(content) : await readCsv(new TextEncoder().encode(content));
+  const preview = { file: new File([content], name), isPasted, table };
   suggest(preview);
   return preview;
 }

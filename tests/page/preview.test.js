@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, describe, test } from "node:test";
-import { makePlan } from "../../src/plantstore/web/page/plan.js";
+import { makePlan, suggest } from "../../src/plantstore/web/page/plan.js";
 import { openPreview, pasteRows } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
@@ -30,13 +30,30 @@ describe("columns are suggested by their usual names, or by their order", () => 
     ["Label,Latin,Price\n1,A,3\n2,B,4", { id: 0, name: 1, tag: -1 }, true],
     ["1,Rosa,Shrub\n2,Abies,Tree", { id: 0, name: 1, tag: 2 }, false],
     ["id,tag\n1,Shrub\n2,Tree", { id: 0, name: -1, tag: 1 }, true],
+    [
+      "id\tmodified\tcatalogNumber\tscientificName\tgenus\n1\t2024-05-01\tB1\tA\tB",
+      [0, 3, 4],
+      true,
+    ],
+    ["Accession Number,Botanical Name,Bed\n2024.0001,A,B1", [-1, 1, -1], true],
+    ["Accession,Taxon\n7,A", [0, 1, -1], true],
+    ["id,genus,species,scientific name\n1,A,b,A b", [0, 3, 1], true],
+    ["Planted,Seen,Count,Latin\n2024-05-01,1 May 2024,7,A\n,,,", [-1, 3, -1], true],
+    ["Plant,Genus\n1,A\n2,B", [-1, -1, 1], true],
+    ["id,name\n1,4711\n2,4712", [0, 1, -1], true],
+    ["Label,Latin\n1,A\n2b,B\n3,C", [0, 1, -1], true],
+    ["Quantity,Latin\n1,A\n2,B", [-1, 1, -1], true],
+    ["Label,Latin\n3,A\n10,B\n3,C", [-1, 1, -1], true],
+    ["3,A\n10,B\n3,C", [-1, 1, -1], false],
   ];
 
   for (const [content, columns, isHeaded] of files) {
     test(content.split("\n")[0], async () => {
       const preview = await previewOf(content);
 
-      assert.deepEqual([preview.columns, preview.isHeaded], [columns, isHeaded]);
+      const { id, name, tag } = preview.columns;
+      const expected = Array.isArray(columns) ? columns : Object.values(columns);
+      assert.deepEqual([[id, name, tag], preview.isHeaded], [expected, isHeaded]);
     });
   }
 
@@ -49,18 +66,60 @@ describe("columns are suggested by their usual names, or by their order", () => 
   });
 });
 
-describe("the service gets the same plants as from the file itself", () => {
-  for (const { name, content, plants } of CASES.filter(({ error }) => !error)) {
+describe("the names of the columns are below a title", () => {
+  const files = [
+    ["Nursery Greene;;\n;;\nid;name;tag\n1;A;B", 2],
+    ["Table 1\nid,name,tag\n1,A,B", 1],
+    ["Plants,Plants,Plants\nLabel,Latin,Bed\n1,A,B", 1],
+    ["Stock,,,2024-05-01\nWhat,Where,Size,When\nA,B,C,D", 1],
+    ["Plant,,\nid,name,tag\n1,A,B", 1],
+    ["Name\nTag\nA", 0],
+    ["Latin,Bed\nRosa,A\nAbies,Group", 0],
+    ["id,name\n1,A,\n2,B,C", 0],
+  ];
+
+  for (const [content, top] of files) {
+    test(content.split("\n")[top], async () => {
+      const preview = await previewOf(content);
+      const plan = await makePlan(preview, signal);
+
+      assert.deepEqual([preview.top, preview.isHeaded], [top, true]);
+      assert.ok(plan.indexes.every((index) => index > top));
+      assert.equal([...plan.faults.keys()].filter((index) => index <= top).length, 0);
+    });
+  }
+
+  test("or in another row, which is chosen", async () => {
+    const preview = await previewOf("id,name\n1,A\nNr,Sorte\n2,B");
+
+    suggest(preview, 2);
+
+    const { file } = await makePlan(preview, signal);
+    assert.equal(await file.text(), "id,name\r\n2,B\r\n");
+  });
+});
+
+test("blanks at the ends of ids, names and tags are not sent", async () => {
+  const { file } = await planOf("id,name,tag\n 1\u00a0,\u00a0Rosa alba ,\u2003Rosa\u00a0\n");
+
+  assert.equal(await file.text(), "id,name,tag\r\n1,Rosa alba,Rosa\r\n");
+});
+
+describe("the service gets the same plants as from the file itself, without blanks at the ends", () => {
+  for (const { name, content, plants, refused = [] } of CASES.filter(({ error }) => !error)) {
     test(name, async () => {
       const { file, faults, table } = await planOf(content);
 
       // A wrong quote may reach into the next row, which is then refused, too.
       const wrong = [...faults.keys()].map((index) => table.rows[index].join()).join();
       const sent = await previewOf(await file.text());
-      const valid = sent.table.rows.filter(([id]) => /^-?\d+$/.test(id));
+      const isBlank = (id) => refused.some(([, row]) => row.startsWith(` ${id}`));
+      const valid = sent.table.rows.filter(([id]) => /^-?\d+$/.test(id) && !isBlank(id));
       assert.deepEqual(
         valid.map(([id, text, tag]) => [Number(id), text, tag || null]),
-        plants.filter(([, text]) => text !== "" && !wrong.includes(text)),
+        plants
+          .map(([id, text, tag]) => [id, text.trim(), tag?.trim() || null])
+          .filter(([, text]) => text !== "" && !wrong.includes(text)),
       );
     });
   }
@@ -146,6 +205,29 @@ test("if the encoding is a guess, plants with other letters are shown first", as
   const { shown } = await makePlan(preview, signal);
 
   assert.deepEqual([shown.length, shown[0][1], shown[1][1]], [5, "Äpfel", "Rosa"]);
+});
+
+test("a cell that a workbook has wrongly is a fault, if its column is used", async () => {
+  const preview = await previewOf("id,name,price\n1,A,7\n2,B,8\n");
+  const fault = (column, text) => new Map([[column, text]]);
+  preview.table.cellFaults = new Map([
+    [1, fault(2, "of a price")],
+    [2, fault(1, "of a name")],
+  ]);
+
+  const { faults, ids } = await makePlan(preview, signal);
+
+  assert.deepEqual([[...faults], ids], [[[2, "of a name"]], ["1"]]);
+});
+
+test("a column of a sheet without a name can be chosen", async () => {
+  const preview = await previewOf("id,name\n1,A\n");
+  preview.table.sheets = ["Plants"];
+  preview.table.rows[1].push("Shrub");
+
+  const { header, faults } = await makePlan(preview, signal);
+
+  assert.deepEqual([header, faults.size], [["id", "name", ""], 0]);
 });
 
 test("rows without ids get them, and so does the file with all its columns", async () => {
@@ -259,12 +341,14 @@ test("plants that an update changes are shown before and after, and the next fil
 test("a file that cannot be read, or checked, says why", async () => {
   const { text } = await open("\0\0");
   const unreadable = text();
+  const { error } = state.dialog;
   answerFile(withResponse({ message: "It is busy" }, 503));
   update({ dialog: null });
   openPreview(new File(["id,name\n1,A"], "plants.csv"));
   await new Promise((resolve) => onUpdate(() => state.dialog?.error && resolve(undefined)));
 
-  assert.match(unreadable, /neither CSV nor an Excel workbook/);
+  assert.match(unreadable, /neither CSV nor a workbook/);
+  assert.deepEqual([error.isOutage, state.dialog.error.isOutage], [false, true]); // The latter may end.
   assert.match(textOf(state.dialog.View(state.dialog.content)), /It is busy .*Try again/);
 });
 

@@ -9,13 +9,17 @@ import { register } from "node:module";
 
 /** The libraries, which the service serves beside the modules of the page. */
 const LIBRARIES = Object.fromEntries(
-  ["htm.mjs", "preact.mjs", "uqr.mjs", "papaparse.min.js", "fflate.mjs", "saxen.mjs"].map(
-    (file) => [`./${file}`, `../${file.split(".")[0]}/${file}`],
-  ),
+  ["htm.mjs", "preact.mjs", "uqr.mjs", "papaparse.min.js", "xlsx.core.min.js"].map((file) => [
+    `./${file}`,
+    `../${file.split(".")[0]}/${file}`,
+  ]),
 );
 const HOOK = `
   const libraries = ${JSON.stringify(LIBRARIES)};
-  export const resolve = (name, context, next) => next(libraries[name] ?? name, context);
+  export const resolve = async (name, context, next) => {
+    const found = await next(libraries[name] ?? name, context);
+    return name.endsWith(".min.js") ? { ...found, format: "module" } : found;
+  };
 `;
 register(`data:text/javascript,${encodeURIComponent(HOOK)}`);
 

@@ -20,16 +20,6 @@ declare module "*/htm.mjs" {
 declare module "*/uqr.mjs" {
   export * from "uqr";
 }
-declare module "*/fflate.mjs" {
-  export * from "fflate";
-}
-declare module "*/saxen.mjs" {
-  export class Parser {
-    on(event: string, handler: (...values: any[]) => void): this;
-    parse(xml: string): this;
-  }
-}
-declare module "*/papaparse.min.js";
 
 // An event, at the element whose handler it calls.
 type On<Target, Kind = Event> = Kind & { currentTarget: Target };

@@ -90,16 +90,20 @@ _MEDIA_TYPES: Final = {
 }
 
 # A document loads everything from this service, has no inline scripts or styles, and cannot be
-# framed (https://www.w3.org/TR/CSP3/). On the page, text can never become markup
+# framed (https://www.w3.org/TR/CSP3/). On the page, text can never become markup, nor the address
+# of a script: the policy `workbook` returns only that of one worker
 # (https://www.w3.org/TR/trusted-types/). Swagger UI creates markup, and uses `data:` icons.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
 )
 _PAGE_POLICY: Final = (
-    f"{_POLICY}img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+    f"{_POLICY}img-src 'self'; require-trusted-types-for 'script'; trusted-types workbook"
 )
 _REFERENCE_POLICY: Final = f"{_POLICY}img-src 'self' data:"
+
+# A worker gets the policy of its own file. The one that reads workbooks sends nothing.
+_WORKER_POLICY: Final = "default-src 'none'; script-src 'self'"
 
 _SECURITY_FIELDS: Final = {
     "X-Frame-Options": "DENY",
@@ -127,7 +131,11 @@ class Assets:
             digest.update(b"%s %d\n" % (name.encode(), len(content)))
             digest.update(content)
         self.digest = digest.hexdigest()[:16]
-        cached = {"Cache-Control": "public, max-age=31536000, immutable", **_SECURITY_FIELDS}
+        cached = {
+            "Cache-Control": "public, max-age=31536000, immutable",
+            "Content-Security-Policy": _WORKER_POLICY,
+            **_SECURITY_FIELDS,
+        }
         self.files = {
             name: File(content, {"Content-Type": _MEDIA_TYPES[_suffix(name)], **cached})
             for name, content in contents.items()

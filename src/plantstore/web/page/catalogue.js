@@ -76,8 +76,13 @@ function Tools() {
         <span class="making" data-needs="plants:create">
           <${ImportButtons} />
         </span>
-        <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
+        <button id="export" type="button" data-needs="plants:read"
+          onclick=${() => exportPlants("csv")}>
           ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
+        </button>
+        <button id="export-excel" type="button" data-needs="plants:read"
+          onclick=${() => exportPlants("xlsx")}>
+          ${selected.size > 0 ? `Export ${number(selected.size)} for Excel` : "Export Excel"}
         </button>
         <button id="print" type="button" data-needs="plants:read" onclick=${print}>
           ${selected.size > 0 ? `Print ${number(selected.size)} selected` : "Print"}

@@ -3,25 +3,42 @@
  * the service. This module and PapaParse are loaded when the user chooses a file.
  *
  * @typedef {{rows: string[][], faults: Map<number, string>, separator: string, encoding?: string,
- *   isGuessed?: boolean, sheets?: string[]}} Table the rows of a file, also the empty ones, so that a
- *   row has the number that a spreadsheet shows; by their index, what is wrong with rows; how CSV is
- *   written, and whether this encoding may be wrong; and the names of the sheets of a workbook
+ *   isGuessed?: boolean, cellFaults?: Map<number, Map<number, string>>, notes?: string[],
+ *   sheets?: string[], sheet?: number}} Table the rows of a file, also the empty ones, so that a row
+ *   has the number that a spreadsheet shows; by their index, what is wrong with rows; how CSV is
+ *   written, and whether this encoding may be wrong; of a workbook, by row and column, what is wrong
+ *   with cells, what the user must know, the names of its sheets, and the one that is read
  */
 
-export const ENCODINGS = [
-  "UTF-8",
-  "UTF-16LE",
-  "UTF-16BE",
-  "Windows-1250",
-  "Windows-1251",
-  "Windows-1252",
-];
+import { loadLibrary } from "./library.js";
+
+/** What files may be written in, as browsers know it (https://encoding.spec.whatwg.org). */
+export const ENCODINGS = Object.entries({
+  Unicode: ["utf-8", "utf-16le", "utf-16be"],
+  "Western European": ["windows-1252", "iso-8859-15", "macintosh"],
+  "Central European": ["windows-1250", "iso-8859-2", "iso-8859-16"],
+  "Baltic, Nordic": ["windows-1257", "iso-8859-4", "iso-8859-10", "iso-8859-13"],
+  "Celtic, Maltese": ["iso-8859-14", "iso-8859-3"],
+  Cyrillic: ["windows-1251", "koi8-r", "koi8-u", "iso-8859-5", "ibm866", "x-mac-cyrillic"],
+  Greek: ["windows-1253", "iso-8859-7"],
+  Turkish: ["windows-1254"],
+  Hebrew: ["windows-1255", "iso-8859-8"],
+  Arabic: ["windows-1256", "iso-8859-6"],
+  Vietnamese: ["windows-1258"],
+  Thai: ["windows-874"],
+  Chinese: ["gbk", "gb18030", "big5"],
+  Japanese: ["shift_jis", "euc-jp"],
+  Korean: ["euc-kr"],
+}).flatMap(([script, names]) => names.map((name) => [name, `${script} (${name})`]));
 
 /** The largest file, and the largest content of a workbook: all rows are in the memory of the tab. */
 export const FILE_BYTES_MAX = 100_000_000;
 
 /** How much is parsed before the tab may do something else; and so, the largest row. */
 const STEP_CHARACTERS = 1_000_000;
+
+/** Among how many rows the first two that are not empty are searched. */
+const SEARCHED_ROWS = 10;
 
 /** How many rows are written before the tab may do something else. */
 const STEP_ROWS = 5_000;
@@ -38,20 +55,7 @@ const isControl = (/** @type {number} */ byte) => byte < 9 || (byte > 13 && byte
 /** A file that cannot be read. Its message says why. */
 export class UnreadableError extends Error {}
 
-const papa = await loadPapa();
-
-/** PapaParse has the form of an AMD module: it calls `define`. */
-async function loadPapa() {
-  /** @type {any} */
-  let library;
-  const define = (/** @type {unknown} */ _needs, /** @type {() => any} */ make) => {
-    library = make();
-  };
-  Object.assign(globalThis, { define: Object.assign(define, { amd: true }) });
-  await import("./papaparse.min.js");
-  Object.assign(globalThis, { define: undefined });
-  return library;
-}
+const papa = await loadLibrary("./papaparse.min.js");
 
 /** Let the tab do something else. In a hidden tab, a timer would take seconds. */
 export function pause() {
@@ -71,9 +75,9 @@ export function pause() {
  */
 export async function readCsv(bytes, encoding) {
   if (!encoding && !isMarked(bytes) && bytes.subarray(0, 8).some(isControl)) {
-    throw new UnreadableError("This is neither CSV nor an Excel workbook (.xlsx)");
+    throw new UnreadableError("This is neither CSV nor a workbook (.xlsx, .xls, .ods)");
   }
-  const guess = guessEncoding(bytes);
+  const [guess, isSure] = guessEncoding(bytes);
   const found = encoding ?? guess;
   let text = new TextDecoder(found).decode(bytes).replace(/^\ufeff+/, "");
   // PapaParse reads one kind of line end.
@@ -87,7 +91,31 @@ export async function readCsv(bytes, encoding) {
       if (cells.some((cell) => cell.includes("\ufffd"))) table.faults.set(index, WRONG);
     }
   }
-  return { ...table, separator, encoding: found, isGuessed: guess.startsWith("Windows") };
+  return { ...table, separator, encoding: found, isGuessed: !isSure };
+}
+
+/**
+ * Read the cells that a spreadsheet copies: with tabs between them, and with quotes around a cell in
+ * which a tab or a line break is. Other quotes belong to the texts.
+ *
+ * @param {string} text
+ * @returns {Table}
+ */
+export function readPasted(text) {
+  /** @type {string[][]} */
+  const rows = [[]];
+  const lines = text.replace(/\r\n?/g, "\n");
+  const [plain, quoted] = [/[^\t\n]*/y, /"([^"]*(?:""[^"]*)*)"(?=[\t\n]|$)/y];
+  for (let at = 0; at <= lines.length; at += 1) {
+    plain.lastIndex = quoted.lastIndex = at;
+    const [all = "", inner = ""] = quoted.exec(lines) ?? [];
+    const isQuoted = /[\t\n]/.test(inner);
+    const [text] = isQuoted ? [all] : (plain.exec(lines) ?? [""]);
+    rows.at(-1)?.push(isQuoted ? inner.replaceAll('""', '"') : text);
+    at += text.length;
+    if (lines[at] === "\n") rows.push([]);
+  }
+  return { rows, faults: new Map(), separator: "\t" };
 }
 
 /** Whether bytes begin with the byte order mark of UTF-16. @param {Uint8Array} bytes */
@@ -96,32 +124,53 @@ function isMarked([first, second]) {
 }
 
 /**
- * Return the encoding of a text. What is not UTF-8 is in one of the single-byte encodings of Windows,
- * unless most of its characters beyond ASCII are UTF-8: then only some rows are not.
+ * Return the encoding of a text, and whether it is sure. What is not UTF-8 is taken for one of the
+ * single-byte encodings of Windows, unless most of its characters beyond ASCII are UTF-8: then only
+ * some rows are not.
  *
  * @param {Uint8Array} bytes
+ * @returns {[string, boolean]}
  */
 function guessEncoding(bytes) {
-  if (isMarked(bytes)) return bytes[0] === 0xff ? "UTF-16LE" : "UTF-16BE";
+  if (isMarked(bytes)) return [bytes[0] === 0xff ? "utf-16le" : "utf-16be", true];
   const as = (/** @type {string} */ encoding) => new TextDecoder(encoding).decode(bytes);
-  const text = as("UTF-8");
+  const text = as("utf-8");
   const wrong = text.match(/\ufffd/g)?.length ?? 0;
-  if (wrong === 0 || wrong <= (text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0)) return "UTF-8";
-  if (/[а-яё]{3}/i.test(as("Windows-1251"))) return "Windows-1251";
+  if (wrong === 0 || wrong <= (text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0)) {
+    return ["utf-8", wrong === 0];
+  }
+  if (/[а-яё]{3}/i.test(as("windows-1251"))) return ["windows-1251", false];
   // In 1252, these are signs that stand beside no letter: ł, ą and ż of 1250.
-  return /\p{L}[¹³¿]/u.test(as("Windows-1252")) ? "Windows-1250" : "Windows-1252";
+  const isCentral = /\p{L}[¹³¿]/u.test(as("windows-1252"));
+  return [isCentral ? "windows-1250" : "windows-1252", false];
 }
 
-/** Return the separator that divides the first row. @param {string} text */
+/**
+ * Return the separator that divides the first row, or, if that is a title, the next one.
+ *
+ * @param {string} text
+ */
 function findSeparator(text) {
-  const many = (/** @type {string} */ delimiter) =>
-    papa.parse(text.slice(0, STEP_CHARACTERS), { delimiter, newline: "\n", preview: 1 }).data[0]
-      ?.length;
-  if (many("\t") > 1) return "\t";
-  const [commas, semicolons] = [many(","), many(";")];
-  if (commas === 1 && semicolons === 1) return "\t"; // There is one column. Tabs are rare in names.
-  const isFirst = semicolons > 1 && text.indexOf(";") < text.indexOf(",");
-  return semicolons > commas || isFirst ? ";" : ",";
+  const parse = (/** @type {string} */ delimiter) =>
+    papa.parse(text.slice(0, STEP_CHARACTERS), {
+      delimiter,
+      newline: "\n",
+      preview: SEARCHED_ROWS,
+    });
+  const [tabs, semicolons, commas] = ["\t", ";", ","].map((delimiter) =>
+    parse(delimiter).data.filter((/** @type {string[]} */ cells) => !isEmpty(cells)),
+  );
+  const many = (/** @type {string[][]} */ [first]) => first?.length ?? 0;
+  if (many(tabs) > 1) return "\t";
+  if (many(commas) > 1 || many(semicolons) > 1) {
+    const isFirst = many(semicolons) > 1 && text.indexOf(";") < text.indexOf(",");
+    return many(semicolons) > many(commas) || isFirst ? ";" : ",";
+  }
+  // A blank follows a comma within a name.
+  const divides = (/** @type {string[][]} */ [, next]) =>
+    next?.length > 1 && next.every((cell) => !/^\s/.test(cell));
+  if (divides(semicolons)) return ";";
+  return !divides(tabs) && divides(commas) ? "," : "\t"; // of one column: tabs are rare in names
 }
 
 /** @param {string} text @param {string} delimiter */

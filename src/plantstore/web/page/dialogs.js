@@ -108,7 +108,10 @@ function readTyped() {
   const typed = [...fields].filter(({ type, checked, defaultChecked, value, defaultValue }) =>
     type === "radio" ? checked && !defaultChecked : value !== defaultValue,
   );
-  return Object.fromEntries(typed.map(({ name, value }) => [name, value]));
+  // Blanks at the ends would make another name or tag; in pasted rows, they are empty cells.
+  return Object.fromEntries(
+    typed.map(({ name, value }) => [name, name === "rows" ? value : value.trim()]),
+  );
 }
 
 /** @param {Dialog} dialog @param {HTMLButtonElement} button */

@@ -1,4 +1,4 @@
-/** The export on the page: the selected plants, or those of the list, are saved as a CSV file. */
+/** The export on the page: the selected plants, or those of the list, are saved as CSV or for Excel. */
 
 import { entitle, LISTED, select } from "./address.js";
 import { client } from "./client.js";
@@ -12,6 +12,11 @@ const NOT_ACCEPTABLE = 3010;
 
 const NAMED_CHARACTERS_MAX = 50;
 
+/** How many rows a spreadsheet has. */
+const ROWS_MAX = 1_048_576;
+
+const EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+
 let loading = new AbortController();
 
 /** A link to the last file, which is not shown. */
@@ -21,14 +26,16 @@ const link = document.createElement("a");
  * Save the selected plants as they were shown, or those of the list, of all its pages. A second call
  * replaces the first. By the byte order mark, spreadsheets detect UTF-8. A plant that was found by its
  * id is added to what the service finds.
+ *
+ * @param {"csv"|"xlsx"} kind
  */
-export async function exportPlants() {
+export async function exportPlants(kind) {
   loading.abort();
   loading = new AbortController();
   const { signal } = loading;
   const query = select(state.query, LISTED);
   const selected = listSelected();
-  const name = nameFile(selected.length > 0 ? "selected" : entitle(query));
+  const name = `${nameFile(selected.length > 0 ? "selected" : entitle(query))}.${kind}`;
   const byId = state.listing?.byId;
   update({ exportProblem: null });
   say("Exporting…");
@@ -37,7 +44,9 @@ export async function exportPlants() {
       selected.length > 0
         ? ["id,name,tag\r\n", ...selected.map(makeRow)]
         : [await client.export(query, signal), byId ? makeRow(byId) : ""];
-    const file = new Blob(["\ufeff", ...parts], { type: "text/csv" });
+    const csv = new Blob(["\ufeff", ...parts], { type: "text/csv" });
+    const file = kind === "csv" ? csv : await toWorkbook(csv);
+    signal.throwIfAborted();
     URL.revokeObjectURL(link.href);
     Object.assign(link, { href: URL.createObjectURL(file), download: name }).click();
     say(`Exported: ${name}`);
@@ -47,6 +56,21 @@ export async function exportPlants() {
     update({ exportProblem: error });
     say("");
   }
+}
+
+/** Return an Excel workbook with the rows of a file. @param {Blob} csv */
+async function toWorkbook(csv) {
+  const [{ readCsv, isEmpty, UnreadableError }, { writeWorkbook }] = await Promise.all([
+    import("./csv.js"),
+    import("./workbook.js"),
+  ]);
+  const table = await readCsv(new Uint8Array(await csv.arrayBuffer()), "utf-8");
+  const rows = table.rows.filter((cells) => !isEmpty(cells));
+  if (rows.length > ROWS_MAX) throw new ApiError("A workbook has 1,048,576 rows: export CSV", 406);
+  const content = await writeWorkbook(rows).catch((error) => {
+    throw error instanceof UnreadableError ? new ApiError(error.message, 406) : error;
+  });
+  return new Blob([content], { type: EXCEL });
 }
 
 /** Return why nothing was exported. */
@@ -68,5 +92,5 @@ function makeRow({ id, name, tag }) {
 /** Return a name that every file system allows. @param {string} text that was searched */
 function nameFile(text) {
   const words = text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
-  return `${["plants", ...words].join("-").slice(0, NAMED_CHARACTERS_MAX)}.csv`;
+  return ["plants", ...words].join("-").slice(0, NAMED_CHARACTERS_MAX);
 }

@@ -199,7 +199,7 @@ export function Importing() {
 export function ImportButtons() {
   return html`
     <label class="button">
-      Import <input id="file" type="file" accept=".csv,.tsv,.txt,.xlsx,text/csv" onchange=${chooseFile} />
+      Import <input id="file" type="file" accept=".csv,.tsv,.txt,.xlsx,.xls,.ods,text/csv" onchange=${chooseFile} />
     </label>
     <button id="paste-rows" type="button" onclick=${() => show(({ pasteRows }) => pasteRows(startImport))}>
       Paste rows

@@ -4,13 +4,13 @@
  *
  * @typedef {import("./client.js").Plant} Plant
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
- * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet: number,
- *   table?: import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: Plan,
+ * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet?: number,
+ *   table?: import("./csv.js").Table, top: number, isHeaded?: boolean, columns?: Columns, plan?: Plan,
  *   names?: Map<string, string>, isRead: boolean, replaces: boolean, takesLast: boolean,
  *   refused?: import("./refused.js").Refused, run: AbortController}} Preview what the user chose, and
- *   what became of it; by their ids, the names that plants keep; `isRead` if the table is what was
- *   chosen, `replaces` if plants that exist are updated, and `takesLast` if the last row of an id is
- *   sent
+ *   what became of it; the index of the first row that is used; by their ids, the names that plants
+ *   keep; `isRead` if the table is what was chosen, `replaces` if plants that exist are updated, and
+ *   `takesLast` if the last row of an id is sent
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
  *   readSent: (at: number) => Plant, unnumbered: number, faults: Map<number, string>,
@@ -26,14 +26,29 @@
 import { forEachRow, isEmpty, write } from "./csv.js";
 import { number } from "./elements.js";
 
-/** The usual names of the columns, in several languages. */
+/** The usual names of the columns, in several languages, without blanks and signs; the best first. */
 const USUAL = {
-  id: ["id", "nr", "no", "number", "nummer", "num", "número", "numer", "č", "номер", "#"],
-  name: ["name", "plant", "species", "taxon", "scientific name", "pflanze", "art", "nom"],
-  tag: ["tag", "genus", "gattung", "genre", "género", "rodzaj", "род", "group", "category"],
+  id: split("id nr no number nummer num número numer č номер # plantid"),
+  name: split(
+    "name scientificname botanicalname latinname taxonname plantname taxon wissenschaftlichername " +
+      "botanischername nomscientifique nombrecientífico plant pflanze species art nom nombre nome " +
+      "nazwa название",
+  ),
+  tag: split("tag genus gattung genre género rodzaj род group category"),
 };
 
+/** The names of columns that may have ids, or other texts. */
+const MAYBE_ID = split("accession accessionnumber accessionno catalognumber catalogueno");
+
+/** A column that has one of these, or no usual name, is no column of ids because it has numbers. */
+const COUNTS =
+  /^(qty|quantity|count|stock|pieces|price|anzahl|menge|stück|preis|quantité|prix|cantidad)/;
+
 export const INTEGER = /^\s*-?\d+\s*$/;
+
+/** A number or a date. */
+const NO_NAME =
+  /^[\d\s.,:/+%\p{Sc}-]*$|^\d{4}-\d\d-\d\dT|^\d{1,2}[\s.-]+\p{L}{3,9}[\s.,-]+(\d\d){1,2}$/u;
 
 const SHOWN_ROWS = 5;
 
@@ -46,26 +61,102 @@ const ROW_CHARACTERS_MAX = 16 * 1024;
 /** The first of the ids that stand for those that the service gives later. */
 const PLACEHOLDER = -(2n ** 63n);
 
-/** Choose the columns by their usual names, or by their order. @param {Preview} preview */
-export function suggest(preview) {
+/**
+ * Choose the row with the names of the columns, and the columns by their usual names, or by their order.
+ *
+ * @param {Preview} preview @param {number} [top] the first row that is used
+ */
+export function suggest(preview, top) {
   const { rows } = /** @type {import("./csv.js").Table} */ (preview.table);
-  const [first, ...sample] = rows.filter((cells) => !isEmpty(cells)).slice(0, SAMPLED_ROWS);
-  const fold = (/** @type {string} */ text) => text.trim().toLowerCase().replace(/[.:]$/, "");
-  const names = first.map(fold);
-  const find = (/** @type {"id"|"name"|"tag"} */ field) =>
-    names.indexOf(USUAL[field].find((usual) => names.includes(usual)) ?? "\0");
-  const found = { id: find("id"), name: find("name"), tag: find("tag") };
+  const sample = listSample(rows);
+  preview.top = top ?? findTop(rows, sample, preview.isPasted);
+  const first = rows[preview.top];
+  const found = recognize(first);
   preview.isHeaded =
+    top !== undefined ||
     Object.values(found).some((column) => column >= 0) ||
     (!preview.isPasted && !first.some((cell) => INTEGER.test(cell)));
-  const plants = preview.isHeaded ? sample : [first, ...sample];
-  const hasIds = plants.length > 0 && plants.every(([cell]) => INTEGER.test(cell));
-  if (found.id < 0 && hasIds) found.id = 0;
-  const taken = Object.values(found);
-  const free = first.findIndex((_, column) => !taken.includes(column));
-  if (found.name < 0) found.name = free; // Ids and tags are no names.
-  if (!preview.isHeaded && found.name + 1 < first.length) found.tag = found.name + 1;
+  const start = preview.isHeaded ? preview.top + 1 : preview.top;
+  const plants = sample.filter((at) => at >= start).map((at) => rows[at]);
+  const list = (/** @type {number} */ column) =>
+    plants.map((cells) => cells[column]?.trim() ?? "").filter((cell) => cell !== "");
+  const hasInteger = (/** @type {number} */ column) =>
+    list(column).some((cell) => INTEGER.test(cell));
+  const maybe = first.findIndex((cell, at) => MAYBE_ID.includes(fold(cell)) && hasInteger(at));
+  if (found.id < 0) found.id = maybe;
+  const isFree = (/** @type {number} */ column) => !Object.values(found).includes(column);
+  const isCount = preview.isHeaded && COUNTS.test(fold(first[0]));
+  if (found.id < 0 && isFree(0) && !isCount && areIds(rows.slice(start), list(0))) found.id = 0;
+  const isNames = (/** @type {number} */ column) => {
+    const cells = list(column);
+    return cells.length === 0 ? plants.length === 0 : !cells.every((cell) => NO_NAME.test(cell));
+  };
+  const isExport = found.name >= 0 && fold(first[found.name]) === "name";
+  if (!isExport && (found.name < 0 || !isNames(found.name))) {
+    found.name = first.findIndex((_, column) => isFree(column) && isNames(column));
+  }
+  if (!preview.isHeaded && found.name >= 0 && found.name + 1 < first.length) {
+    found.tag = found.name + 1;
+  }
   preview.columns = found;
+}
+
+/** Return the indexes of the first rows that are not empty. @param {string[][]} rows */
+export function listSample(rows) {
+  const sample = [];
+  for (let at = 0; at < rows.length && sample.length < SAMPLED_ROWS; at += 1) {
+    if (!isEmpty(rows[at])) sample.push(at);
+  }
+  return sample;
+}
+
+/**
+ * Return the first row that is no title: the one that names the most columns; or else the first that
+ * is about as wide as the table. Copied rows without such names have no title.
+ *
+ * @param {string[][]} rows @param {number[]} sample @param {boolean} isPasted
+ */
+function findTop(rows, sample, isPasted) {
+  // Merged cells of a title have the same text.
+  const widths = sample.map((at) => new Set(rows[at].filter((cell) => cell.trim() !== "")).size);
+  let [best, most] = [-1, 0];
+  for (const [index, at] of sample.entries()) {
+    const many = Object.values(recognize(rows[at])).filter((column) => column >= 0).length;
+    // A plant may have one of the names by chance.
+    const isWider = widths.slice(0, index).every((width) => width < widths[index]);
+    if (many > most && (isWider || many === widths[index])) [best, most] = [at, many];
+  }
+  if (best >= 0 || isPasted) return best >= 0 ? best : sample[0];
+  const widest = Math.max(...widths);
+  return sample[widths.findIndex((width) => width > widest / 2)];
+}
+
+/** Return the columns that have usual names. @param {string[]} cells @returns {Columns} */
+function recognize(cells) {
+  const names = cells.map(fold);
+  const find = (/** @type {"id"|"name"|"tag"} */ field) =>
+    names.indexOf(USUAL[field].find((usual) => names.includes(usual)) ?? "\0");
+  return { id: find("id"), name: find("name"), tag: find("tag") };
+}
+
+/** @param {string} words */
+function split(words) {
+  return words.split(" ");
+}
+
+/** @param {string} text */
+const fold = (text) => text.toLowerCase().replace(/[\s.:_-]/g, "");
+
+/**
+ * Whether the first column has ids: most are integers, and none of these is there twice.
+ *
+ * @param {string[][]} rows @param {string[]} sample
+ */
+function areIds(rows, sample) {
+  const integers = sample.filter((cell) => INTEGER.test(cell));
+  if (integers.length <= sample.length / 2) return false;
+  const ids = rows.map(([cell = ""]) => cell.trim()).filter((cell) => INTEGER.test(cell));
+  return new Set(ids).size === ids.length;
 }
 
 /**
@@ -77,12 +168,12 @@ export function suggest(preview) {
  * @returns {Promise<Plan>}
  */
 export async function makePlan(preview, signal, given) {
-  const { file, isHeaded, isPasted, replaces, takesLast, names } = preview;
+  const { file, isHeaded, isPasted, replaces, takesLast, names, top } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
   const header = makeHeader(preview);
-  const top = isHeaded ? table.rows.findIndex((cells) => !isEmpty(cells)) : -1;
+  const start = isHeaded ? top + 1 : top;
   const fields = columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
   const parts = [write([fields])];
   const head = columns.id < 0 ? ["id", ...header] : header;
@@ -95,14 +186,15 @@ export async function makePlan(preview, signal, given) {
     readSent: (at) => ({ ...readRow(table.rows[plan.indexes[at]]), id: plan.ids[at] }),
   };
   const readRow = (/** @type {string[]} */ cells) => {
-    const id = cells[columns.id] ?? "";
-    const name = names?.get(id.trim()) ?? cells[columns.name] ?? "";
-    return { id, name, tag: cells[columns.tag] || undefined };
+    // Blanks at the ends, also those that do not break, would make another plant of it.
+    const read = (/** @type {number} */ column) => cells[column]?.trim() ?? "";
+    const id = read(columns.id);
+    return { id, name: names?.get(id) ?? read(columns.name), tag: read(columns.tag) || undefined };
   };
   const check = (/** @type {string[]} */ cells, /** @type {number} */ index) =>
-    plan.faults.get(index) ?? findFault(cells, readRow(cells).name, preview, header);
+    plan.faults.get(index) ?? findFault(index, readRow(cells).name, preview, header);
   const repeated = await findRepeated(table.rows, signal, (cells, index) =>
-    index === top || check(cells, index) ? undefined : readRow(cells),
+    index < start || check(cells, index) ? undefined : readRow(cells),
   );
   plan.isRepeating = repeated.size > 0;
   /** @type {string[][]} */
@@ -110,7 +202,7 @@ export async function makePlan(preview, signal, given) {
   let line = 2;
   const ids = given ?? enumerate();
   await forEachRow(table.rows, signal, (cells, index) => {
-    if (index === top) return;
+    if (index < start) return;
     const { id: own, name, tag = "" } = readRow(cells);
     const { first = index, last = index } = repeated.get(own) ?? {};
     const other = index === last ? first : last;
@@ -118,7 +210,7 @@ export async function makePlan(preview, signal, given) {
     const repeat = isRepeated ? `Row ${number(other + 1)} has this id, too` : "";
     const fault = check(cells, index) || repeat;
     if (fault) plan.faults.set(index, fault);
-    const isNew = !fault && own.trim() === "";
+    const isNew = !fault && own === "";
     const id = isNew ? ids.next().value : own;
     if (given) numbered.push(write([withId(cells, columns.id, id)], table.separator));
     if (fault) return;
@@ -146,10 +238,15 @@ export async function makePlan(preview, signal, given) {
 /**
  * Return why a row is not sent, or "".
  *
- * @param {string[]} cells @param {string} name @param {Preview} preview @param {string[]} header
+ * @param {number} index @param {string} name @param {Preview} preview @param {string[]} header
  */
-function findFault(cells, name, { table, columns, isHeaded, names }, { length: width }) {
-  const picked = Object.values(columns ?? {}).map((column) => cells[column] ?? "");
+function findFault(index, name, { table, columns, isHeaded, names }, { length: width }) {
+  const cells = table?.rows[index] ?? [];
+  const used = Object.values(columns ?? {});
+  const picked = used.map((column) => cells[column] ?? "");
+  const wrong = table?.cellFaults?.get(index);
+  const fault = used.map((column) => wrong?.get(column)).find(Boolean);
+  if (fault) return fault;
   // A separator within a name moves what follows it into other columns.
   const isWide = isHeaded && !table?.sheets && cells.length > width;
   if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
@@ -170,7 +267,7 @@ async function findRepeated(rows, signal, read) {
   const repeated = new Map();
   await forEachRow(rows, signal, (cells, index) => {
     const plant = read(cells, index);
-    if (!plant || plant.id.trim() === "") return;
+    if (!plant || plant.id === "") return;
     const { id, name, tag } = plant;
     const first = firsts.get(id) ?? index;
     const other = read(rows[first], first);
@@ -198,9 +295,14 @@ function* enumerate() {
 }
 
 /** Return the names of the columns of a file, also if it does not have them. @param {Preview} preview */
-function makeHeader({ table, columns, isHeaded }) {
-  const first = table?.rows.find((cells) => !isEmpty(cells)) ?? [];
+function makeHeader({ table, columns, isHeaded, top }) {
+  const { rows = [], sheets } = table ?? {};
+  const first = rows[top] ?? [];
   const fields = Object.entries(columns ?? {});
-  if (isHeaded) return first;
-  return first.map((_, index) => fields.find(([, column]) => column === index)?.[0] ?? "");
+  const nameOf = (/** @type {number} */ index) =>
+    isHeaded ? first[index] : fields.find(([, column]) => column === index)?.[0];
+  // A row of CSV with more cells than its header is a fault. A sheet may have columns without names.
+  const below = listSample(rows).filter((at) => sheets && at > top);
+  const length = Math.max(first.length, ...below.map((at) => rows[at].length));
+  return Array.from({ length }, (_, index) => nameOf(index) ?? "");
 }

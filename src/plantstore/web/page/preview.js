@@ -9,11 +9,11 @@
  */
 
 import { client } from "./client.js";
-import { ENCODINGS, FILE_BYTES_MAX, isEmpty, readCsv, UnreadableError } from "./csv.js";
+import { ENCODINGS, FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
 import { Frame, open } from "./dialogs.js";
 import { number } from "./elements.js";
 import { html } from "./html.js";
-import { INTEGER, makePlan, suggest } from "./plan.js";
+import { INTEGER, listSample, makePlan, suggest } from "./plan.js";
 import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError, hasStatus, ID_TAKEN, messageOf, NOT_FOUND } from "./requests.js";
 import { explainNoUndo, findScope } from "./sets.js";
@@ -38,6 +38,12 @@ const PARALLEL = 6;
 const COLUMNS_MAX = 100;
 const NAMED_MAX = 5;
 
+/** The status of an error that is none of the service: it stays when the service responds. */
+const UNREADABLE = 400;
+
+/** How many characters of a row tell which one it is. */
+const ROW_SHOWN = 60;
+
 /**
  * Show the plants of a file or of pasted rows, and import them if asked.
  *
@@ -46,7 +52,7 @@ const NAMED_MAX = 5;
 export function openPreview(file, start, isPasted = false) {
   /** @type {Preview} */
   const preview = {
-    ...{ file, isPasted, sheet: 0, isRead: false, replaces: false, takesLast: false },
+    ...{ file, isPasted, top: 0, isRead: false, replaces: false, takesLast: false },
     run: new AbortController(),
   };
   /** @type {import("./dialogs.js").Act} */
@@ -108,7 +114,7 @@ async function refresh(preview) {
     if (!preview.isRead) {
       const table = await read(preview);
       signal.throwIfAborted();
-      Object.assign(preview, { table, isRead: true });
+      Object.assign(preview, { table, sheet: table.sheet, isRead: true });
       suggest(preview);
     }
     await readNames(preview, signal);
@@ -124,9 +130,10 @@ async function refresh(preview) {
     if (plan.replaces && result.replaced > 0) plan.changing = await readChanging(plan, signal);
   } catch (error) {
     if (signal.aborted) return;
-    const isKnown = error instanceof UnreadableError || error instanceof ApiError;
+    const isKnown = error instanceof UnreadableError;
     const message = isKnown ? error.message : "The file cannot be read: was it changed or removed?";
-    Object.assign(dialog ?? {}, { error: new ApiError(message) });
+    const shown = error instanceof ApiError ? error : new ApiError(message, UNREADABLE);
+    Object.assign(dialog ?? {}, { error: shown });
   }
   update();
 }
@@ -191,13 +198,12 @@ async function read({ file, encoding, isPasted, sheet }) {
   }
   const bytes = new Uint8Array(await file.arrayBuffer());
   const start = String.fromCharCode(...bytes.subarray(0, 4));
-  if (start === "\xd0\xcf\x11\xe0") {
-    throw new UnreadableError("This is an old workbook (.xls): save it as .xlsx");
-  }
-  const isWorkbook = start === "PK\x03\x04";
-  const table = isWorkbook
-    ? await (await import("./workbook.js")).readWorkbook(bytes, sheet)
-    : await readCsv(bytes, isPasted ? "UTF-8" : encoding);
+  const isWorkbook = ["PK\x03\x04", "\xd0\xcf\x11\xe0"].includes(start);
+  const table = isPasted
+    ? readPasted(await file.text())
+    : isWorkbook
+      ? await (await import("./workbook.js")).readWorkbook(bytes, sheet)
+      : await readCsv(bytes, encoding);
   if (table.rows.every(isEmpty)) throw new UnreadableError("The file has no rows");
   return table;
 }
@@ -224,14 +230,15 @@ function PreviewView({ preview }) {
 
 /** @param {{preview: Preview}} props */
 function Choices({ preview }) {
-  const { encoding, sheets } = /** @type {import("./csv.js").Table} */ (preview.table);
+  const { rows, encoding, isGuessed, sheets } = /** @type {import("./csv.js").Table} */ (
+    preview.table
+  );
   const makeChoice = (/** @type {string} */ label, /** @type {SelectProps} */ props) =>
     props.options.length > 1 &&
     html`<label class="choice">${label} <${Select} ...${props} /></label>`;
-  const encodings = encoding && !preview.isPasted ? ENCODINGS : [];
   const ofEncoding = {
     value: encoding ?? "",
-    options: encodings.map((name) => [name, name]),
+    options: isGuessed ? ENCODINGS : [],
     choose: (/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false }),
   };
   const ofSheet = {
@@ -239,14 +246,15 @@ function Choices({ preview }) {
     options: sheets?.map((name, at) => [String(at), name]) ?? [],
     choose: (/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false }),
   };
+  const ofHeader = {
+    value: preview.isHeaded ? String(preview.top) : "",
+    options: [["", "None"], ...listSample(rows).map((at) => [String(at), describeRow(rows, at)])],
+    choose: (/** @type {string} */ at) => chooseHeader(preview, at),
+  };
   return html`
     <div class="tools">
       ${makeChoice("Encoding", ofEncoding)} ${makeChoice("Sheet", ofSheet)}
-      <label class="choice">
-        <input type="checkbox" checked=${preview.isHeaded}
-          onchange=${() => choose(preview, { isHeaded: !preview.isHeaded })} />
-        ${" "}The first row has the names of the columns
-      </label>
+      ${makeChoice("Header", ofHeader)}
       ${
         preview.plan?.isRepeating &&
         html`<label class="choice">
@@ -262,6 +270,18 @@ function Choices({ preview }) {
       </label>
     </div>
   `;
+}
+
+/** Take the names of the columns from a row, or from none. @param {Preview} preview @param {string} at */
+function chooseHeader(preview, at) {
+  if (at !== "") suggest(preview, Number(at));
+  choose(preview, at === "" ? { isHeaded: false } : {});
+}
+
+/** @param {string[][]} rows @param {number} at */
+function describeRow(rows, at) {
+  const text = rows[at].filter((cell) => cell.trim() !== "").join(" · ");
+  return `Row ${number(at + 1)}: ${text.length > ROW_SHOWN ? `${text.slice(0, ROW_SHOWN)}…` : text}`;
 }
 
 /** The first plants as they will be stored, and their columns. @param {{preview: Preview}} props */
@@ -289,11 +309,17 @@ function Plants({ preview }) {
   const makeRow = (/** @type {string[]} */ plant) => html`
     <tr>${FIELDS.map((_, at) => html`<td><bdi>${plant[at]}</bdi></td>`)}</tr>
   `;
+  const makeAbove = (/** @type {number} */ at) => html`
+    <tr class="above" onclick=${() => chooseHeader(preview, String(at))}>
+      <td colspan=${FIELDS.length}><bdi>${describeRow(rows, at)}</bdi></td>
+    </tr>
+  `;
+  const above = listSample(rows).filter((at) => at < preview.top);
   return html`
     <div id="preview-plants" role="region" aria-label="The first plants" tabindex="0">
       <table aria-label="The first plants" aria-rowcount=${rows.length}>
         <thead><tr>${FIELDS.map(makeHead)}</tr></thead>
-        <tbody>${plan.shown.map(makeRow)}</tbody>
+        <tbody>${above.map(makeAbove)} ${plan.shown.map(makeRow)}</tbody>
       </table>
     </div>
   `;
@@ -349,12 +375,15 @@ function describeNotes(preview) {
   const plan = /** @type {Plan} */ (made);
   const { header, giveIds, replaces, table, columns, result } = plan;
   const used = Object.values(columns);
-  const others = header.filter((name, index) => isHeaded && name && !used.includes(index));
+  const isOther = (/** @type {number} */ index) =>
+    isHeaded && !used.includes(index) && table.rows[preview.top][index] !== "";
+  const others = header.flatMap((name, at) => (isOther(at) ? name || `Column ${at + 1}` : []));
   const named = others.slice(0, NAMED_MAX).join(", ");
   const more = others.length > NAMED_MAX ? ` and ${others.length - NAMED_MAX} more` : "";
   const notes = {
     "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
+    "The grey rows above the header are not imported.": preview.top > 0,
     "Plants that exist keep their tags.": replaces && columns.tag < 0,
     "Plants with some of these ids exist. Choose “Update plants that exist” to change them.":
       !replaces && result?.errors.some(({ error }) => error === ID_TAKEN),
@@ -367,5 +396,6 @@ function describeNotes(preview) {
     "Plants that exist keep their names.": preview.names !== undefined,
     [explainNoUndo(findScope(plan.result))]: explainNoUndo(findScope(plan.result)) !== "",
   };
-  return Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));
+  const own = Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));
+  return [...(table.notes ?? []), ...own];
 }

@@ -162,13 +162,15 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-# Maximum number of plants that a search examines for one page, and in one statement. So a page
-# costs at most as much CPU time as about twenty creates.
-EXAMINED_MAX: Final = 512
-_EXAMINED_AT_ONCE: Final = 256
+# Maximum number of plants that a search examines for one page, and in one statement. So a page of
+# usual plants costs at most as much CPU time as about twenty creates.
+EXAMINED_MAX: Final = 256
+
+# The same for a total, which is asked for once.
+COUNTED_MAX: Final = 4 * EXAMINED_MAX
 
 # Maximum number of plants that are sorted by name for one page. It costs as much.
-SORTED_MAX: Final = 5_000
+SORTED_MAX: Final = 3_000
 
 # The lengths of beginnings that have entries of their own. They are those of `prefix` in the
 # migration that creates the table.
@@ -198,9 +200,15 @@ FIRST: Final = "SELECT first FROM plants_to_index"
 
 # Whether a plant has the tag, and may have a word. Names that are not ASCII, or have an apostrophe,
 # are left to `has_words`.
-_IS_WANTED: Final = """
-name IS NOT NULL AND (:any_tag OR tag IS :tag) AND (:word IS NULL OR ' ' || lower(name) GLOB :word
-    OR octet_length(name) > length(name) OR instr(name, '''') OR instr(name, '`'))
+_SEARCHED: Final = f"substr(name, 1, {SEARCHED_CHARACTERS_MAX})"
+_IS_WANTED: Final = f"""
+name IS NOT NULL AND (:any_tag OR tag IS :tag) AND (
+    :word IS NULL
+    OR instr(lower({_SEARCHED}), :word)
+        AND ' ' || lower({_SEARCHED}) GLOB '*[^a-z0-9]' || :word || '*'
+    OR octet_length({_SEARCHED}) > length({_SEARCHED})
+    OR instr({_SEARCHED}, '''') OR instr({_SEARCHED}, '`')
+)
 """
 
 # The beginnings of the words of tags and of keys, and the word of plants without a tag. No name has
@@ -290,7 +298,7 @@ def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Coun
         return Count.up_to_max(_matches(connection, query))
     found, end = 0, None
     listing = listing._replace(after=None, place=None)
-    for part in _examined(connection, query, listing, _EXAMINED_AT_ONCE):
+    for part in _examined(connection, query, listing, EXAMINED_MAX, COUNTED_MAX):
         found += len(part.plants)
         end = part.end
     return Count(found, is_exact=end is None)
@@ -357,16 +365,20 @@ class _Examined(NamedTuple):
 
 
 def _examined(
-    connection: apsw.Connection, query: _Query, listing: Listing, number: int
+    connection: apsw.Connection,
+    query: _Query,
+    listing: Listing,
+    number: int,
+    examined_max: int = EXAMINED_MAX,
 ) -> Iterator[_Examined]:
-    """Examine the next plants that a query finds, up to EXAMINED_MAX.
+    """Examine the next plants that a query finds, up to `examined_max`.
 
     If the query is exact, `number` of them are examined at once.
     """
     words = () if query.is_exact else listing.words or ()
-    at_once = number if query.is_exact else _EXAMINED_AT_ONCE
+    at_once = number if query.is_exact else EXAMINED_MAX
     bindings = _bindings(listing, words) | {"match": query.match, "limit": at_once}
-    for _ in range(0, EXAMINED_MAX, at_once):
+    for _ in range(0, examined_max, at_once):
         bindings["after"] = _after(listing)
         text, examined, last = _read(connection, examine_query(listing), bindings)
         is_end = examined < bindings["limit"]
@@ -380,8 +392,7 @@ def _examined(
 
 def _bindings(listing: Listing, words: Sequence[str] = ()) -> dict[str, Any]:
     any_tag = listing.tag is None and not listing.is_untagged
-    word = f"*[^a-z0-9]{max(words, key=len)}*" if words else None
-    return {"tag": listing.tag, "any_tag": any_tag, "word": word}
+    return {"tag": listing.tag, "any_tag": any_tag, "word": max(words, key=len, default=None)}
 
 
 def _with_words(text: bytes, words: Sequence[str]) -> list[NewPlant]:
@@ -471,7 +482,7 @@ def _examined_by_name(
     is_sorted = not listing.is_everything and _matches(connection, query, SORTED_MAX) <= SORTED_MAX
     is_exact = listing.is_everything or (is_sorted and query.is_exact)
     words = () if is_exact else listing.words or ()
-    at_once = number if is_exact else _EXAMINED_AT_ONCE
+    at_once = number if is_exact else EXAMINED_MAX
     examined_max = at_once if is_exact else EXAMINED_MAX
     bindings = (
         _bindings(listing, words) | _bindings_of(place) | {"match": query.match, "limit": at_once}

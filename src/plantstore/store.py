@@ -154,6 +154,10 @@ class PlantStore(Protocol):
         """
         ...
 
+    def look(self) -> None:
+        """Check that plants can be read, and that the database was not lost. It writes nothing."""
+        ...
+
     def probe(self) -> None:
         """Check that plants can be read and written: write something small, and sync it."""
         ...

@@ -148,7 +148,20 @@ def test_while_the_store_works_readiness_writes_nothing(world: World) -> None:
     assert [(answer.status_code, answer.json()) for answer in answers] == [
         (200, {"status": "ok"})
     ] * 12
+    assert (world.store.calls["probe"], world.store.calls["look"]) == (0, 2)
+
+
+def test_while_the_store_cannot_be_read_the_service_is_not_ready(world: World) -> None:
+    error = StoreUnavailableError("The database cannot be reached")
+    world.store.fail(error, "look")
+
+    assert_error(world.ask("GET", "/readyz"), 503, ErrorCode.STORE_UNAVAILABLE, error.message)
+    world.store.repair()
+    world.now += 2 * LOOK_SECONDS
+    assert ready(world) == 200
+
     assert world.store.calls["probe"] == 0
+    assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 
 def ready(world: World, method: str = "GET") -> int:

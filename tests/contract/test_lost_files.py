@@ -40,6 +40,7 @@ def test_a_change_to_a_moved_replaced_or_deleted_file_is_not_acknowledged(
         file.write_bytes(kept.read_bytes())
 
     for act in (
+        store.look,
         store.probe,
         lambda: store.apply_changes([NewPlant(2, "b")]),
         lambda: store.add_token(TokenRecord("a", digest("a"), frozenset(SCOPES), 0)),

@@ -43,7 +43,7 @@ READ_METHODS: Final[dict[str, Callable[[Store], Any]]] = {
     "count_plants": lambda store: store.count_plants(),
 }
 OTHER_METHODS: Final = {
-    *("apply_changes", "tidy", "hand_out_ids", "keep_changes", "watch_changes", "probe"),
+    *("apply_changes", "tidy", "hand_out_ids", "keep_changes", "watch_changes", "look", "probe"),
     "close_set",
     *("add_token", "revoke_token", "forget_token"),
     *("has_room_for_export", "check", "back_up", "reindex", "close"),

@@ -54,9 +54,9 @@ async def show_liveness(_request: Request) -> Response:
 class Readiness:
     """`/readyz`: whether a plant would be stored.
 
-    The response shows the result of the last commit. Some time after a failure, the store is
-    probed until a probe or a commit succeeds; all requests within a second share one probe. So
-    requests write nothing while the store works.
+    The response shows the result of the last commit, and whether the store can be read. Some time
+    after a failure, the store is probed until a probe or a commit succeeds. All requests within a
+    second share one look or probe. So requests write nothing while the store works.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Readiness:
     ) -> None:
         self._writer = writer
         self._observe = observe
+        self._look = _Shared(store.look, monotonic)
         self._probe = _Shared(store.probe, monotonic)
         self._is_ready = True
         self._survived: BaseException | None = None  # a failure after which a probe succeeded
@@ -84,22 +85,22 @@ class Readiness:
             raise StoreUnavailableError("The service is stopping")
         failure = self._writer.last_failure()
         if failure is None or failure is self._survived:
-            self._record(None)
+            await self._wait(self._look)
         elif self._writer.has_failed_recently():
             self._record(failure)
             raise StoreUnavailableError(failure.message)
         else:
-            await self._look()
+            await self._wait(self._probe)
             self._survived = failure
         return json_response(_OK)
 
-    async def _look(self) -> None:
-        probe = self._probe.get()
+    async def _wait(self, shared: _Shared[None]) -> None:
+        result = shared.get()
         try:
-            await asyncio.shield(probe)
+            await asyncio.shield(result)
         finally:
-            if probe.done() and not probe.cancelled():
-                self._record(probe.exception())
+            if result.done() and not result.cancelled():
+                self._record(result.exception())
 
     def _record(self, error: BaseException | None) -> None:
         if self._is_ready != (error is None):

@@ -192,6 +192,9 @@ class PostgresStore(SmallTables):
         with self._snapshot() as connection:
             return PostgresSchema(connection, self._database).count_plants()
 
+    def look(self) -> None:
+        self.find_plants([0])
+
     def probe(self) -> None:
         with self._others_lock, self._writing() as connection:
             require_rights(connection, _CANNOT_WRITE)

@@ -225,6 +225,11 @@ class SQLiteStore(Snapshots, SmallTables):
                 finally:
                     self._watchers = tuple(each for each in self._watchers if each is not watcher)
 
+    def look(self) -> None:
+        with self._reading_page() as connection:
+            self._guard.require_files()
+            count_plants(connection)
+
     def probe(self) -> None:
         with self._changing():
             # SQLite writes the page even though the value stays the same. The schema is

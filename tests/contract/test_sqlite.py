@@ -234,7 +234,7 @@ def test_every_query_uses_an_index_and_sorts_nothing(
 ) -> None:
     words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "any_tag": True}
     words |= {"key": "rosa", "sorted": "[]", "begin": 0}
-    words |= {"first": "a", "end": "b", "pattern": "*"}
+    words |= {"first": "a", "end": "b", "pattern": "*", "word": "rosa"}
 
     for make in (MAKE_VOCABULARY, MAKE_COUNTS):
         store._writes.execute(make)  # noqa: SLF001

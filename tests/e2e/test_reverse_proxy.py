@@ -156,7 +156,7 @@ def test_the_page_works_under_a_prefix(
     running: Running, name: str, service: Service, token: str, browser: Browser
 ) -> None:
     plants = plants_of(name, 52)
-    service.change(*plants)
+    service.change(*map(Upsert, plants))  # another test may have changed one
     watch = Watch()
     with browser.new_context(ignore_https_errors=True) as context:
         context.on("page", watch.watch)

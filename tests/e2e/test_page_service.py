@@ -10,6 +10,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from plantstore.plants import NewPlant
 from support.browser import (
+    HURRY,
     SHUT_STORAGE,
     Watch,
     assert_accessible,
@@ -24,13 +25,6 @@ SIXTY = [NewPlant(id_, "Abies balsamea", "Secret") for id_ in range(60)]
 
 CUT = "This token is incomplete: copy all of it, from plst_"
 
-# The page looks after the service more often, and waits for it less long.
-HURRY = """
-const [wait, limit] = [window.setTimeout, AbortSignal.timeout];
-window.setTimeout = (act, ms, ...words) => wait.call(window, act, ms / 5, ...words);
-AbortSignal.timeout = (ms) => limit.call(AbortSignal, ms / 5);
-"""
-
 
 def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_closes(
     context: BrowserContext, garden: Service, token: str, watch: Watch
@@ -38,7 +32,6 @@ def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_clos
     page = context.new_page()
     field = page.get_by_label("Access token")
     for typed, message in (
-        ("", "The token is empty"),
         ("plst_made-up", CUT),
         ("Zwölf Boxkämpfer €", CUT),
     ):
@@ -102,7 +95,6 @@ def test_what_the_scopes_of_the_token_do_not_permit_is_not_offered(
     assert rows(page) == [["7", "Rosa canina", "Rosa"]]
     expect(buttons).to_have_text(["Export CSV", "Export Excel", "Print", "Id", "Name"])
     expect(page.get_by_role("checkbox")).to_have_count(0)
-    expect(page.get_by_text("changes by others appear when you reload")).to_be_visible()
     page.get_by_role("link", name="Rosa canina").click()
     dialog = page.get_by_role("dialog", name="Plant 7")
     expect(dialog.get_by_role("textbox", name="Name")).not_to_be_editable()
@@ -125,6 +117,7 @@ def test_anyone_reads_public_plants_and_a_token_is_needed_only_to_change_them(
         expect(page.get_by_role("main").get_by_role("button")).to_have_text(
             ["Export CSV", "Export Excel", "Print", "Id", "Name"]
         )
+        expect(page.get_by_text(re.compile("token|sign in", re.IGNORECASE))).to_have_text("Sign in")
         assert b"Rosa canina" in save(page, "button", "Export CSV")[1]
         page.get_by_role("link", name="Rosa", exact=True).click()
         expect(page.locator("#count")).to_have_text("1 plant")
@@ -167,22 +160,21 @@ def test_the_page_shows_that_the_service_is_away_and_loads_the_list_when_it_reco
     watch.service_goes_away = True
     service.change(*SIXTY)
     page = context.new_page()
-    health, error = page.locator("#health"), page.locator("#listing-error")
+    health = page.locator("#health")
     first = page.locator("#plants .id").first
     enter(page, service, service.token())
     expect(page.get_by_role("link", name="Next").first).to_be_visible()
 
     service.process.send_signal(signal.SIGSTOP)
     page.get_by_role("link", name="Next").first.click()
-    expect(error).to_have_text("The service does not respond")
     expect(health).to_have_text("The service does not respond")
     expect(page.locator("#listing")).to_have_class(re.compile("stale"))
+    expect(page.get_by_text("does not respond")).to_have_count(1)
     assert_accessible(page)
     expect(first).to_have_text("0")
     service.process.send_signal(signal.SIGCONT)
-    expect(health).to_have_text("Ready")
+    expect(health).to_be_empty()
     expect(first).to_have_text("50")
-    expect(error).to_be_empty()
     expect(page.locator("#listing")).not_to_have_class(re.compile("stale"))
 
     (service.folder / "plants.db").rename(service.folder / "moved.db")

@@ -9,11 +9,14 @@ import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, respond, respondPlants, serve, textOf, wide } from "./tab.js";
+import { answer, answerFile, respond, respondPlants, serve, textOf, wide } from "./tab.js";
 
 const ABIES = { id: "1", name: "Abies", tag: "Pine" };
 const ROSA = { id: "2", name: "Rosa" };
 const ACER = { id: "3", name: "Acer" };
+
+/** The button of the dialog that is pressed. */
+const SAVE = { value: "save" };
 
 const sent = (requests) => requests.map(({ method, path }) => `${method} ${path}`);
 
@@ -60,9 +63,9 @@ test("a field that is not edited keeps a value that an input cannot hold", async
   const { act } = await open(odd);
 
   const tagged = serve([odd]);
-  await act({ tag: "Picea" });
+  await act({ tag: "Picea" }, SAVE);
   const named = serve([odd]);
-  await act({ name: "Named" });
+  await act({ name: "Named" }, SAVE);
 
   assert.deepEqual(tagged.stored.get("7"), { ...odd, tag: "Picea" });
   assert.deepEqual(named.stored.get("7"), { ...odd, name: "Named" });
@@ -73,7 +76,7 @@ test("a tag that is emptied is removed", async () => {
   const { act } = await open(ABIES);
   const { stored } = serve([ABIES]);
 
-  await act({ tag: "" });
+  await act({ tag: "" }, SAVE);
 
   assert.deepEqual(stored.get("1"), { id: "1", name: "Abies" });
 });
@@ -81,13 +84,13 @@ test("a tag that is emptied is removed", async () => {
 test("a change is undone from its message, unless the plant was changed again", async () => {
   const { act } = await open(ABIES);
   const { stored, sets } = serve([ABIES]);
-  await act({ name: "Mine" });
+  await act({ name: "Mine" }, SAVE);
   const undone = await undo();
   assert.deepEqual([stored.get("1"), undone, state.toast.plant], [ABIES, "Undone:", ABIES]);
 
   const again = await open(ABIES);
   const service = serve([ABIES]);
-  await again.act({ name: "Mine" });
+  await again.act({ name: "Mine" }, SAVE);
   service.stored.set("1", { ...ABIES, tag: "Theirs" });
 
   assert.equal(await undo(), "Not undone, since it was changed again:");
@@ -103,7 +106,7 @@ describe("a change by somebody else is not overwritten without a question", () =
     const { stored } = serve([{ ...ABIES, tag: "Theirs" }]);
     const asked = answerQuestions();
 
-    await act({ name: "Mine" });
+    await act({ name: "Mine" }, SAVE);
 
     assert.deepEqual(asked, []);
     assert.deepEqual(stored.get("1"), { id: "1", name: "Mine", tag: "Theirs" });
@@ -118,7 +121,7 @@ describe("a change by somebody else is not overwritten without a question", () =
     });
     const asked = answerQuestions("yes", "yes");
 
-    await act({ name: "Mine" });
+    await act({ name: "Mine" }, SAVE);
 
     assert.deepEqual(
       asked.map(({ versions }) => versions),
@@ -133,7 +136,7 @@ describe("a change by somebody else is not overwritten without a question", () =
     const { stored } = serve([{ ...ABIES, name: "Theirs" }]);
     answerQuestions("no");
 
-    await act({ name: "Mine", tag: "Mine" });
+    await act({ name: "Mine", tag: "Mine" }, SAVE);
 
     assert.deepEqual(stored.get("1"), { id: "1", name: "Theirs", tag: "Mine" });
   });
@@ -147,7 +150,7 @@ describe("a change by somebody else is not overwritten without a question", () =
       const { stored } = serve([theirs]);
       answerQuestions(given);
 
-      const said = await act({ name: "Mine" });
+      const said = await act({ name: "Mine" }, SAVE);
 
       assert.equal(said === "", isOpen);
       assert.equal(stored.get("1"), theirs);
@@ -160,7 +163,7 @@ describe("a change by somebody else is not overwritten without a question", () =
     const { stored } = serve([]);
     const asked = answerQuestions("yes");
 
-    await act({ name: "Mine" });
+    await act({ name: "Mine" }, SAVE);
 
     const { title, yes, no, versions } = asked[0];
     assert.equal(title, "Somebody else has deleted plant 1");
@@ -175,7 +178,7 @@ test("a change that the service refuses is shown at its field", async () => {
   const service = serve([ABIES]);
   service.refuse = () => ({ error: 1003, message: "`after.name` must not contain U+0000" });
 
-  await assert.rejects(act({ name: "\0" }), { member: "name" });
+  await assert.rejects(act({ name: "\0" }, SAVE), { member: "name" });
 
   assert.equal(state.toast.text, "");
 });
@@ -184,32 +187,47 @@ test("a change is sent again in its set if its response was lost, and can be und
   const { act } = await open(ABIES);
   const { stored } = serve([ABIES]);
   const names = [];
-  const { send } = XMLHttpRequest.prototype;
-  XMLHttpRequest.prototype.send = function (body) {
-    names.push(this.headers["Change-Set"]);
-    if (names.length === 1) this.onload = this.onerror;
-    return send.call(this, body);
-  };
+  const store = answerFile((request) => {
+    names.push(request.set);
+    if (names.length === 1) request.onload = request.onerror;
+    store(request);
+  });
 
-  await assert.rejects(act({ name: "Mine" }), { message: /broke off/ });
-  await act({ name: "Mine" });
+  await assert.rejects(act({ name: "Mine" }, SAVE), { message: /does not respond/ });
+  await act({ name: "Mine" }, SAVE);
 
   assert.match(names[0], /^[0-9a-f]{32}$/);
   assert.deepEqual([names[1], stored.get("1").name], [names[0], "Mine"]);
   assert.equal(await undo(), "Undone:");
 });
 
-test("a plant without a name is stored only after a question", async () => {
-  const requests = answer(respond({ first: 5, last: 5 }), respond(""));
-  answerQuestions("no", "yes");
+test("a plant without a name is not stored, nor is a name removed", async () => {
+  const requests = answer(respond({ first: 5, last: 5 }));
   addPlants();
-  const { act } = state.dialog;
+  const added = state.dialog.act({ id: "5", name: "" }, { value: "save" });
+  await assert.rejects(added, { member: "name" });
+  assert.deepEqual(sent(requests), ["POST ids?count=1"]);
 
-  const kept = await act({ id: "5" }, { value: "save" });
-  const stored = await act({ id: "5" }, { value: "save" });
+  const { act } = await open(ABIES);
+  const { stored } = serve([ABIES]);
+  await assert.rejects(act({ name: "" }, SAVE), { member: "name" });
 
-  assert.deepEqual([kept, stored], ["", undefined]);
-  assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants"]);
+  assert.equal(stored.get("1"), ABIES);
+});
+
+test("a step to the next plant saves what was typed, and nothing if nothing was", async () => {
+  const { act } = await open(ABIES);
+  const { stored, requests } = serve([ABIES, ROSA]);
+  update({ listing: { plants: [ABIES, ROSA], links: new Map(), total: 2, isExact: true } });
+
+  await act({ name: "Mine" }, { value: "2" });
+  const { title, act: again } = state.dialog;
+  await again({}, { value: "1" });
+
+  assert.deepEqual([title, stored.get("1").name], ["Edit plant 2", "Mine"]);
+  assert.equal(state.dialog.title, "Edit plant 1");
+  assert.deepEqual(requests, ["POST changes"]);
+  update({ listing: null });
 });
 
 test("the next plant gets the tag of the list, and then that of the one before", async () => {
@@ -238,6 +256,8 @@ test("a free id of the service is offered until it is used", async () => {
     respond({ first: 5, last: 5 }),
     respond(""),
     respond({ first: 6, last: 6 }),
+    respond({ first: 7, last: 7 }),
+    respond(""),
   );
   const another = { value: "another", form: { reset: () => {} } };
   addPlants();
@@ -251,6 +271,9 @@ test("a free id of the service is offered until it is used", async () => {
   assert.deepEqual([state.toast.text, state.toast.plant.name], ["Saved:", "Ulmus"]);
   assert.equal(requests[1].body, '{"id":5,"name":"Ulmus"}');
   assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants", "POST ids?count=1"]);
+  update({ spareId: "" });
+  await state.dialog.act({ name: "Acer" }, SAVE);
+  assert.equal(requests[4].body, '{"id":7,"name":"Acer"}');
 });
 
 /** Wait until the service has given this id. */
@@ -288,7 +311,7 @@ test("a deletion that somebody else has made already is made", async () => {
 test("an undo keeps what somebody else has changed, and says so", async () => {
   const { stored } = serve([ABIES, ROSA]);
   tagPlants([ABIES, ROSA]);
-  await state.dialog.act({ tag: "Bed" });
+  await state.dialog.act({ tag: "Bed" }, SAVE);
   stored.set("2", { ...ROSA, tag: "Theirs" });
 
   const undone = await undo();
@@ -374,7 +397,7 @@ test("a tag of several plants is not set over the tags of somebody else without 
   const asked = answerQuestions("no");
   tagPlants(plants);
 
-  await state.dialog.act({ tag: "Tree" });
+  await state.dialog.act({ tag: "Tree" }, SAVE);
 
   assert.equal(asked[0].title, "Somebody else has changed 3 plants");
   assert.deepEqual(asked[0].versions, [
@@ -394,7 +417,7 @@ test("conflicts are resolved that the service shows only later, or does not list
   const service = Object.assign(serve(renamed), { shown: 2, listed: 5 });
   tagPlants(plants);
 
-  await state.dialog.act({ tag: "Bed" });
+  await state.dialog.act({ tag: "Bed" }, SAVE);
 
   const tagged = renamed.map((plant) => ({ ...plant, tag: "Bed" }));
   assert.deepEqual([...service.stored.values()], tagged);
@@ -405,7 +428,7 @@ test("without the scope to read, conflicts are an error, and the other changes a
   const service = Object.assign(serve([{ ...ABIES, tag: "Theirs" }, ROSA]), { shown: 0 });
   tagPlants([ABIES, ROSA]);
 
-  await assert.rejects(state.dialog.act({ tag: "Bed" }), {
+  await assert.rejects(state.dialog.act({ tag: "Bed" }, SAVE), {
     message: "Somebody else has changed 1 plant",
   });
 
@@ -418,7 +441,7 @@ test("after a question is left without an answer, no other follows, and the dial
   const asked = answerQuestions("");
   tagPlants([ABIES, ROSA, ACER]);
 
-  const said = await state.dialog.act({ tag: "Bed" });
+  const said = await state.dialog.act({ tag: "Bed" }, SAVE);
 
   assert.deepEqual([said, state.dialog.content.plants], ["", [ABIES, ACER]]);
   assert.equal(asked.length, 1);
@@ -430,7 +453,7 @@ test("if all that somebody else has changed is kept, nothing was done, and nothi
   answerQuestions("no");
   tagPlants([ABIES, ACER]);
 
-  const said = await state.dialog.act({ tag: "Bed" });
+  const said = await state.dialog.act({ tag: "Bed" }, SAVE);
 
   assert.deepEqual([said, state.toast.text, state.sets], [undefined, "", []]);
   assert.deepEqual([...stored.values()], theirs);
@@ -441,7 +464,7 @@ test("after Cancel, nothing is asked about a plant that somebody else has change
   serve([{ ...ABIES, name: "Theirs" }], () => update({ dialog: null }));
   const asked = answerQuestions();
 
-  await act({ name: "Mine" });
+  await act({ name: "Mine" }, SAVE);
 
   assert.deepEqual([asked, state.toast.text], [[], ""]);
 });
@@ -449,15 +472,15 @@ test("after Cancel, nothing is asked about a plant that somebody else has change
 describe("what the scopes of the token do not permit is not offered", () => {
   const listing = { plants: [ROSA], links: new Map(), total: 1, isExact: true };
   const offers = [
-    [["plants:create"], ["Add a plant", "Import", "Paste rows"]],
-    [["plants:read"], ["Export 1 selected"]],
+    [["plants:create"], ["Add a plant", "Import"]],
+    [["plants:read"], ["Export CSV"]],
     [
       ["plants:read", "plants:update"],
-      ["Export 1 selected", "Set tag"],
+      ["Export CSV", "Set tag"],
     ],
     [
       ["plants:read", "plants:delete"],
-      ["Export 1 selected", "Delete"],
+      ["Export CSV", "Delete"],
     ],
   ];
   const all = [...new Set(offers.flatMap(([, offered]) => offered))].sort();
@@ -478,7 +501,7 @@ describe("what the scopes of the token do not permit is not offered", () => {
 
 test("a list that could not be loaded is not shown as empty", () => {
   const shownQuery = new URLSearchParams();
-  update({ scopes: null, listing: null, shownQuery, problem: new ApiError("It failed") });
+  update({ scopes: null, listing: null, shownQuery, problem: new ApiError("It failed", 403) });
   const missing = textOf(Catalogue());
   update({ listing: { plants: [], links: new Map(), total: 0, isExact: true }, problem: null });
   const empty = textOf(Catalogue());
@@ -516,7 +539,7 @@ describe("a dialog that renames a tag", () => {
     };
     wide.matches = true;
 
-    await state.dialog.act({ tag: "Fir" });
+    await state.dialog.act({ tag: "Fir" }, SAVE);
 
     wide.matches = false;
     assert.equal(location.search, "?tag=Fir");
@@ -531,4 +554,9 @@ describe("a dialog that renames a tag", () => {
     assert.equal(requests.length, 1);
     assert.equal(state.dialog, other);
   });
+});
+
+test("names and tags stay as they are if a browser translates the page", () => {
+  assert.equal(html`<bdi class="name">Rosa</bdi>`.props.translate, "no");
+  assert.equal(html`<p>Rosa</p>`.props.translate, undefined);
 });

@@ -81,7 +81,7 @@ test("changes are lines with the plants before and after, and ids are sent and r
     { set: "s" },
   );
 
-  const headers = { "Content-Type": "application/x-ndjson", "Change-Set": "s" };
+  const headers = { "content-type": "application/x-ndjson", "change-set": "s" };
   const lines = [
     `{"id":${BIG},"before":{"name":"Rosa"},"after":{"name":"Rosa","tag":""}}`,
     `{"id":${BIG},"before":{"name":"Rosa"},"after":null}`,

@@ -6,10 +6,12 @@ import { beforeEach, describe, test } from "node:test";
 import { client } from "../../src/plantstore/web/page/client.js";
 import {
   chooseFile,
+  chooseImport,
   Importing,
   isImporting,
   startImport,
   stopImport,
+  watchFiles,
 } from "../../src/plantstore/web/page/importing.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf } from "./plans.js";
@@ -30,16 +32,16 @@ async function start(content = "id,name\nx,A\n", result = undefined, replaces = 
   startImport({ ...plan, result });
 }
 
-/** Import a file, and return what the page shows of it at the end. */
+/** Import a file, and return what the page shows of it at the end; and what it says. */
 async function importFile(act, content) {
   answerFile(act);
   await start(content);
-  return await end();
+  return { ...(await end()), text: state.toast.text };
 }
 
 function end() {
   return new Promise((resolve) => {
-    onUpdate(() => state.importing.sent === undefined && resolve(state.importing));
+    onUpdate(() => !state.importing.isRunning && resolve(state.importing));
   });
 }
 
@@ -52,20 +54,26 @@ function said() {
 
 describe("the result has the number of each outcome", () => {
   const results = [
-    [{ stored: 1 }, "1 stored"],
-    [{}, "0 stored"],
+    [{}, "Import finished: 0 stored.", undefined],
+    [{ already_stored: 7 }, "Import finished: 0 stored, 7 already there.", undefined],
+    [{ stored: 1 }, "1 plant imported: my.plants.csv", undefined],
     [
       { stored: 30_000, already_stored: 1_000, replaced: 2, refused: 3 },
-      "30,000 stored, 1,000 already there, 2 updated, 3 refused",
+      "30,002 plants imported: my.plants.csv",
+      "Import finished: 30,000 stored, 1,000 already there, 2 updated, 3 refused.",
     ],
   ];
 
-  for (const [result, said] of results) {
-    test(said, async () => {
+  for (const [result, text, said] of results) {
+    test(text, async () => {
       const ended = await importFile(withResponse({ ...NONE, ...result }));
 
-      assert.equal(ended.said, `Import finished: ${said}.`);
-      assert.equal(ended.problem, undefined);
+      assert.deepEqual([ended.text, ended.said, ended.problem], [text, said, undefined]);
+      assert.equal(
+        textOf(Importing()) === "",
+        said === undefined,
+        "a panel only if rows are refused",
+      );
     });
   }
 });
@@ -112,7 +120,6 @@ test("rows without ids get them from the service, and keep them if it is tried a
   assert.deepEqual(counts, ["ids?count=1000", "ids?count=1000", "ids?count=1"]);
   assert.match(bodies[0], /^id,name\r\n7,Rosa\r\n8,Rosa\r\n/);
   assert.equal(bodies[1], bodies[0]);
-  assert.equal(again.numbered, "New ids: 7 to 2009.");
   assert.deepEqual(
     again.files.map(({ label, name }) => [label, name]),
     [["Save the file with its ids", "my.plants-with-ids.csv"]],
@@ -153,7 +160,7 @@ describe("an import can be undone", () => {
   const importTwo = async (fields, result = { stored: 1, replaced: 1 }) => {
     let set;
     answerFile((request) => {
-      set = request.headers["Change-Set"];
+      set = request.set;
       const named = fields ?? { "Change-Set": set };
       withResponse({ ...NONE, ...result }, 200, "", named)(request);
     });
@@ -237,7 +244,7 @@ describe("an import that fails says why, what is stored, and whether to try agai
 test("an import whose connection breaks off may have stored rows", async () => {
   const ended = await importFile((request) => request.onerror());
 
-  assert.equal(ended.problem, `The connection to the service broke off. ${SAFE}`);
+  assert.equal(ended.problem, `The service does not respond. ${SAFE}`);
   assert.equal(ended.canRetry, true);
 });
 
@@ -253,20 +260,10 @@ test("an import with a revoked token leads to the sign-in", async () => {
   assert.equal((await refusal).message, body.message);
 });
 
-test("while a file is sent, the page shows how much, and then that the service stores", async () => {
-  const file = { name: "large.csv", size: 30_300_000 };
+test("while a file is imported, the page says so, and the import can be stopped", () => {
+  update({ importing: { file: { name: "large.csv" }, isRunning: true } });
 
-  update({ importing: { file, sent: 1_250_000 } });
-  const sending = textOf(Importing());
-  update({ importing: { file, sent: file.size } });
-  const storing = textOf(Importing());
-  update({ importing: { file: { name: "small.csv", size: 2_000 }, sent: 500 } });
-  const small = textOf(Importing());
-
-  assert.equal(sending, "Import large.csv 1.3 of 30.3 MB sent Stop");
-  const stores = "Everything is sent. The service is storing the plants…";
-  assert.equal(storing, `Import large.csv ${stores} Stop`);
-  assert.equal(small, "Import small.csv 0.5 of 2.0 kB sent Stop");
+  assert.equal(textOf(Importing()), "Import large.csv The service is storing the plants… Stop");
 });
 
 test("files are imported one at a time", async () => {
@@ -298,7 +295,7 @@ test("an import that is stopped after its response does not change what the next
   const next = await importFile(withResponse({ ...NONE, stored: 1 }));
 
   assert.equal(stopped.problem, `Stopped. ${SAFE}`);
-  assert.equal(next.said, "Import finished: 1 stored.");
+  assert.equal(next.text, "1 plant imported: my.plants.csv");
   assert.deepEqual([next.problem, next.refused], [undefined, undefined]);
 });
 
@@ -313,4 +310,45 @@ test("a tab with an import asks before it is closed, unless the import was stopp
   await end();
 
   assert.deepEqual([before, during, stopped], [false, true, false]);
+});
+
+describe("what is pasted is previewed", () => {
+  /** Paste texts by their media types into an element that has some of these selectors. */
+  const paste = async (text, files = [], element = "body") => {
+    watchFiles();
+    const target = { closest: (selector) => (selector.includes(element) ? target : null) };
+    const clipboardData = { files, getData: () => text };
+    const event = { target, clipboardData, preventDefault: () => {} };
+    document.onpaste(event);
+    await import("../../src/plantstore/web/page/preview.js");
+    await new Promise(setImmediate);
+    return state.dialog?.title;
+  };
+
+  beforeEach(() => answerFile(withResponse(NONE)));
+
+  test("rows, also if the dialog of the import is open", async () => {
+    assert.equal(await paste("1\tRosa"), "Import Pasted rows");
+    update({ dialog: null });
+    chooseImport();
+
+    assert.equal(await paste("1\tRosa"), "Import Pasted rows");
+    assert.ok(state.dialog.content.preview.isPasted);
+  });
+
+  test("a file, also in a text field", async () => {
+    assert.equal(await paste("", [new File(["id\n"], "a.csv")], "input"), "Import a.csv");
+  });
+
+  test("but no blanks, no text in a text field, and nothing without the scope or in a dialog", async () => {
+    const titles = [await paste(" \n"), await paste("Rosa", [], "input")];
+    update({ scopes: ["plants:read"] });
+    titles.push(await paste("Rosa"));
+    update({ scopes: null, dialog: { title: "Add a plant" } });
+
+    assert.deepEqual(
+      [...titles, await paste("Rosa")],
+      [undefined, undefined, undefined, "Add a plant"],
+    );
+  });
 });

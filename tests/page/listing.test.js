@@ -2,13 +2,12 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
-import { describe as describeQuery } from "../../src/plantstore/web/page/address.js";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { countPlants } from "../../src/plantstore/web/page/elements.js";
 import * as listing from "../../src/plantstore/web/page/listing.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
-import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, respond, respondPlants, textOf, visited } from "./tab.js";
+import { state, update } from "../../src/plantstore/web/page/state.js";
+import { answer, respond, respondPlants, textOf, visited, wide } from "./tab.js";
 
 const ROSA = { id: "1", name: "Rosa", tag: "Rosa" };
 const ABIES = { id: "2", name: "Abies" };
@@ -17,51 +16,30 @@ const EXACT = { "Preference-Applied": "count=exact" };
 
 beforeEach(() => {
   visited.length = 0;
-  update({ search: "", problem: null, listing: null, suggestion: null, query: ALL });
-  update({ shownQuery: ALL, selected: new Map(), fresh: { id: "", name: "", isSought: true } });
+  update({ search: "", problem: null, listing: null, query: ALL });
+  update({ shownQuery: ALL, selected: new Map() });
   history.replaceState(null, "", "/");
 });
 
-describe("what is typed is a tag, or words of names", () => {
-  const queries = {
-    "alb que": "q=alb+que",
-    "  alb  ": "q=alb",
-    "tag:Rosa & Co": "tag=Rosa+%26+Co",
-    " TAG: Rosa ": "tag=Rosa",
-    "tag:": "tag=",
-    "tag Rosa": "q=tag+Rosa",
-    "alba tag:Hybrid Tea": "q=alba&tag=Hybrid+Tea",
-    "mytag:Rosa": "q=mytag%3ARosa",
-    "alba untagged:": "q=alba&untagged=true",
-    "untagged: alba": "q=untagged%3A+alba",
-    "  ": "",
-  };
+describe("what is typed is searched in the names, among the plants of the tag that is shown", () => {
+  const addresses = [
+    ["alb que", "", "?q=alb+que"],
+    ["  alb  ", "q=al", "?q=alb"],
+    ["alb", "q=al&tag=Rosa&after=7", "?q=alb&tag=Rosa"],
+    ["alb", "untagged=true&sort=name", "?q=alb&untagged=true&sort=name"],
+    ["  ", "q=al&tag=Rosa", "?tag=Rosa"],
+  ];
 
-  for (const [typed, query] of Object.entries(queries)) {
-    test(`"${typed}" is the query "${query}"`, () => {
+  for (const [typed, query, address] of addresses) {
+    test(`"${typed}" after "${query}" leads to ${address}`, () => {
       answer();
-      update({ search: typed });
+      update({ search: typed, query: new URLSearchParams(query) });
 
       listing.search();
 
-      assert.equal(location.search, `?${query}`);
+      assert.equal(location.search, address);
     });
   }
-});
-
-test("the search box shows what the address searches", () => {
-  const texts = [
-    "q=alb+que",
-    "tag=Rosa+%26+Co",
-    "tag=",
-    "after=7",
-    "q=alba&tag=Rosa",
-    "untagged=true",
-  ];
-
-  const shown = texts.map((text) => describeQuery(new URLSearchParams(text)));
-
-  assert.deepEqual(shown, ["alb que", "tag:Rosa & Co", "tag:", "", "alba tag:Rosa", "untagged:"]);
 });
 
 test("all that is typed is one step in the history, and keeps the order", () => {
@@ -69,12 +47,32 @@ test("all that is typed is one step in the history, and keeps the order", () => 
   history.pushState({}, "", "?sort=-id&after=7");
   update({ query: new URLSearchParams("sort=-id&after=7") });
 
-  for (const typed of ["R", "Ro", "tag:Rosa"]) {
+  for (const typed of ["R", "Ro", "Ros"]) {
     update({ search: typed });
     listing.search();
   }
 
-  assert.deepEqual(visited, ["/", "?sort=-id&after=7", "?tag=Rosa&sort=-id"]);
+  assert.deepEqual(visited, ["/", "?sort=-id&after=7", "?q=Ros&sort=-id"]);
+});
+
+test("the list by name begins at what is typed, in any script, and the history leads back", (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  answer();
+  history.pushState({}, "", "?tag=Rosa&sort=name");
+  update({ query: new URLSearchParams("tag=Rosa&sort=name&after=7&from=abies") });
+
+  for (const value of ["ш", "шиповник"]) {
+    listing.beginAt({ currentTarget: { value } });
+    context.mock.timers.tick(200);
+  }
+
+  assert.deepEqual(
+    visited.map((address) => new URLSearchParams(address).get("from")),
+    [null, null, "шиповник"],
+  );
+  assert.equal(new URLSearchParams(location.search).get("tag"), "Rosa");
+  assert.ok(history.state.isNext);
+  assert.equal(state.from, "шиповник", "what is typed remains while the list is loading");
 });
 
 test("a page is loaded with the parameters of its address that the service knows", async () => {
@@ -111,48 +109,6 @@ test("plants that are there remain while another page loads", async () => {
   assert.deepEqual(state.listing.plants, [ROSA]);
 });
 
-describe("a text that is also a tag offers the plants of the tag", () => {
-  for (const [typed, found, tag] of [
-    ["rosa", [ROSA], "Rosa"],
-    ["rosa", [ABIES], "rosa"],
-  ]) {
-    test(`"${typed}" is the tag ${tag}`, async () => {
-      const requests = answer(
-        respondPlants(found),
-        respond([], 200, { ...EXACT, "Total-Count": "3" }),
-      );
-      history.replaceState(null, "", `?q=${typed}`);
-      const suggested = new Promise((resolve) => {
-        onUpdate(() => state.suggestion && resolve(state.suggestion));
-      });
-
-      await listing.load();
-
-      assert.deepEqual(await suggested, { tag, total: 3, isExact: true });
-      assert.equal(requests[1].path, `plants?tag=${tag}&limit=1`);
-    });
-  }
-});
-
-test("a tag is found without regard to case if no plant has it as it is spelled", async () => {
-  const tags = ["Rosa canina", "Rosa", "ROSA"].map((tag) => ({ tag, plants: 1 }));
-  const requests = answer(respond([]), respond(tags), respond([]), respondPlants([ROSA]));
-  update({ search: "al tag:rosa" });
-  history.replaceState(null, "", "?q=al&tag=rosa");
-
-  await listing.load();
-
-  const paths = requests.map(({ path }) => path.replace("&limit=50", ""));
-  assert.deepEqual(paths, [
-    "plants?q=al&tag=rosa",
-    "tags?q=rosa&sort=-plants&limit=20",
-    "plants?q=al&tag=Rosa",
-    "plants?q=al&tag=ROSA",
-  ]);
-  assert.deepEqual(state.listing.plants, [ROSA]);
-  assert.equal(state.search, "al tag:ROSA");
-});
-
 describe("an id finds its plant, besides the names with this number", () => {
   for (const [named, found, ids, total] of [
     [[ABIES], respondPlants({ ...ROSA, id: "7" }), ["7", "2"], 2],
@@ -171,41 +127,6 @@ describe("an id finds its plant, besides the names with this number", () => {
       );
     });
   }
-});
-
-describe("the page of a plant that was added is shown if the list does not have it", () => {
-  const last = String(2n ** 63n - 1n);
-  for (const [id, search, address] of [
-    ["51", "?q=ro", "?before=52"],
-    ["51", "?sort=-id&after=7", "?sort=-id&after=52"],
-    [last, "", "?sort=-id"],
-    ["51", "?sort=name&from=X", "?sort=name&from=Rosa"],
-    ["1", "?q=ro", undefined],
-  ]) {
-    test(`${id} after ${search}`, async () => {
-      answer(respondPlants([ROSA]), respond([]), respondPlants([ROSA]));
-      history.replaceState(null, "", search);
-      update({ fresh: { id, name: "Rosa", isSought: false } });
-
-      await listing.load();
-
-      assert.equal(visited[1], address);
-    });
-  }
-});
-
-test("the last page in order of id is the first one in the other order", async () => {
-  const requests = answer(respondPlants([ABIES, ROSA], { Link: '<plants?after=1>; rel="next"' }));
-  history.replaceState(null, "", "?q=a&last");
-
-  await listing.load();
-
-  assert.equal(requests[0].path, "plants?q=a&sort=-id&limit=50");
-  assert.deepEqual(state.listing.plants, [ROSA, ABIES]);
-  assert.deepEqual(Object.fromEntries(state.listing.links), {
-    first: "?q=a",
-    prev: "?q=a&before=1",
-  });
 });
 
 describe("the numbers of the plants that are shown are known if one of them is", () => {
@@ -305,21 +226,76 @@ test("while the service is away, the list remains", async () => {
   assert.equal(state.problem.message, "The service does not respond");
 });
 
-describe("a page that is missing is loaded when the service is ready again", () => {
-  for (const [status, isLoaded] of [
-    [0, true],
-    [502, true],
-    [403, false],
-  ]) {
-    test(`after the status ${status}: ${isLoaded}`, async () => {
-      const requests = answer(respondPlants([ROSA]));
-      update({ problem: new ApiError("It failed", status), isLoading: false });
+describe("while the page is visible, the list is loaded again and again", () => {
+  const shown = { plants: [ROSA, ABIES], links: new Map(), total: 2, isExact: true };
+  const renamed = { ...ROSA, name: "Theirs" };
 
-      listing.loadIfMissing();
+  beforeEach(() => update({ listing: shown, isLoading: false, search: "r" }));
 
-      assert.equal(requests.length, Number(isLoaded));
-    });
-  }
+  test("what others change is shown, and the selection keeps what the user saw", async () => {
+    const requests = answer(respondPlants([renamed]));
+    update({ query: new URLSearchParams("tag=R&after=7"), selected: new Map([["1", ROSA]]) });
+
+    await listing.refresh();
+
+    assert.deepEqual(
+      requests.map(({ path }) => path),
+      ["plants?tag=R&after=7&limit=50"],
+    );
+    assert.deepEqual(state.listing.plants, [renamed]);
+    assert.deepEqual([[...state.selected.values()], state.search], [[ROSA], "r"]);
+  });
+
+  test("the tags are counted only if the list has changed", async () => {
+    const requests = answer(...[[renamed], [renamed]].map((plants) => respondPlants(plants)));
+    wide.matches = true;
+
+    await listing.refresh();
+    const first = requests.filter(({ path }) => path.startsWith("tags")).length;
+    await listing.refresh();
+
+    wide.matches = false;
+    assert.equal(first, 1);
+    assert.equal(requests.filter(({ path }) => path.startsWith("tags")).length, 1);
+  });
+
+  test("a page that is missing is loaded when the service is ready again", async () => {
+    answer(respondPlants([ROSA]));
+    update({ problem: new ApiError("It failed", 502) });
+
+    await listing.refresh();
+
+    assert.equal(state.problem, null);
+  });
+
+  test("a refusal leaves the list", async () => {
+    answer(respond({ message: "Too many" }, 429));
+
+    await listing.refresh();
+
+    assert.deepEqual([state.listing, state.problem], [shown, null]);
+  });
+
+  test("but not while a search is typed or a dialog is open, nor if there is no list, nor over another page", async () => {
+    let release = () => {};
+    const late = new Promise((resolve) => (release = () => resolve(respondPlants([renamed]))));
+    const requests = answer(late, respondPlants([ABIES]));
+    const refreshed = listing.refresh();
+    await listing.load();
+    release();
+    await refreshed;
+    assert.deepEqual(state.listing.plants, [ABIES]);
+
+    update({ listing: null, problem: new ApiError("It is refused", 403) });
+    await listing.refresh();
+    update({ listing: shown, problem: null, dialog: { title: "Edit plant 7" } });
+    await listing.refresh();
+    update({ dialog: null });
+    listing.type({ currentTarget: { value: "ro" } });
+    await listing.refresh();
+
+    assert.equal(requests.length, 2);
+  });
 });
 
 test("a list that cannot be loaded says why", async () => {

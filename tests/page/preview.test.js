@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, describe, test } from "node:test";
 import { makePlan, suggest } from "../../src/plantstore/web/page/plan.js";
-import { openPreview, pasteRows } from "../../src/plantstore/web/page/preview.js";
+import { openPreview } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
 import { answer, answerFile, respond, respondPlants, textOf, withResponse } from "./tab.js";
@@ -350,22 +350,4 @@ test("a file that cannot be read, or checked, says why", async () => {
   assert.match(unreadable, /neither CSV nor a workbook/);
   assert.deepEqual([error.isOutage, state.dialog.error.isOutage], [false, true]); // The latter may end.
   assert.match(textOf(state.dialog.View(state.dialog.content)), /It is busy .*Try again/);
-});
-
-test("pasted rows open the preview, and no rows do not", async () => {
-  answerFile(withResponse(NONE));
-  pasteRows();
-  const { act } = state.dialog;
-
-  const said = await act({ rows: " \n" });
-  const closes = await act({ rows: "1\tRosa, alba\tShrub" });
-  await new Promise((resolve) =>
-    onUpdate(() => state.dialog?.content.preview?.plan?.result && resolve(undefined)),
-  );
-
-  assert.deepEqual(
-    [said, closes, state.dialog.isTouched],
-    ["Paste some rows first.", undefined, true],
-  );
-  assert.deepEqual(state.dialog.content.preview.plan.shown, [["1", "Rosa, alba", "Shrub"]]);
 });

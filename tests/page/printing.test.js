@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
+import { listSelected } from "../../src/plantstore/web/page/listing.js";
 import { askAndPrint } from "../../src/plantstore/web/page/printing.js";
 import { state, update } from "../../src/plantstore/web/page/state.js";
 import { encode } from "../../src/plantstore/web/uqr/uqr.mjs";
@@ -10,8 +11,8 @@ import { answer, respondPlants, textOf } from "./tab.js";
 const many = Array.from({ length: 66 }, (_, id) => ({ id: `${id}`, name: `Rosa ${id}`, tag: "R" }));
 
 /** Print, and return what is printed. */
-async function print(kind, typed = {}) {
-  askAndPrint();
+async function print(kind, typed = {}, plants = many) {
+  askAndPrint(plants);
   await state.dialog.act({ kind, ...typed });
   return state.sheet;
 }
@@ -27,12 +28,15 @@ beforeEach(() => {
 });
 
 describe("the selected plants are printed", () => {
-  const counts = { grid24: [24, 24, 18], grid65: [65, 1], single: Array(66).fill(1) };
+  const counts = {
+    grid24: [24, 24, 18],
+    grid65: [65, 1],
+    grid30: [30, 30, 6],
+    single: Array(66).fill(1),
+  };
 
   for (const [kind, expected] of Object.entries(counts)) {
     test(`as ${kind}`, async () => {
-      update({ selected: new Map(many.map((plant) => [plant.id, plant])) });
-
       const pages = await print(kind);
 
       assert.equal(state.dialog.title, "Print 66 plants");
@@ -49,8 +53,6 @@ describe("the selected plants are printed", () => {
 });
 
 test("labels begin where the first sheet still has some", async () => {
-  update({ selected: new Map(many.map((plant) => [plant.id, plant])) });
-
   const pages = await print("grid65", { place: "65" });
 
   assert.deepEqual(
@@ -60,30 +62,36 @@ test("labels begin where the first sheet still has some", async () => {
   assert.equal(textOf(pages[0]), "Rosa 0 0 R");
 });
 
-for (const place of ["0", "25", "1.5", "x", ""]) {
-  test(`a sheet of 24 labels has no place ${JSON.stringify(place)}`, async () => {
-    update({ sheet: null, selected: new Map([["0", many[0]]]) });
-    askAndPrint();
+describe("the number of sheets is said before", () => {
+  for (const [kind, place, sheets] of [
+    ["list", "1", ""],
+    ["grid24", "1", "3 sheets"],
+    ["grid24", "7", "3 sheets"],
+    ["grid24", "8", "4 sheets"],
+    ["grid65", "64", "2 sheets"],
+    ["single", "9", "66 sheets"],
+  ]) {
+    test(`${kind} from ${place}: ${sheets}`, () => {
+      askAndPrint(many);
+      const { View, content } = state.dialog;
 
-    const printed = state.dialog.act({ kind: "grid24", place });
+      const text = textOf(View({ ...content, kind, place }));
 
-    await assert.rejects(printed, { message: "The first label is one of 1 to 24" });
-    assert.equal(state.sheet, null);
-  });
-}
+      assert.equal(/[\d,]+ sheets?(?= Cancel)/.exec(text)?.[0] ?? "", sheets);
+    });
+  }
+});
 
-test("the first plants of the search are printed, and the list says how many there are", async () => {
-  const requests = answer(respondPlants(many.slice(0, 2)));
+test("all plants of the search are printed, of all its pages, and the list says how many there are", async () => {
+  const link = { Link: '<plants?after=1&limit=1000&q=ro&tag=R>; rel="next"' };
+  const requests = answer(respondPlants(many.slice(0, 1), link), respondPlants(many.slice(1, 2)));
   update({ shownQuery: new URLSearchParams("q=ro&tag=R&after=7") });
 
-  const text = textOf(await print("list"));
+  const text = textOf(await print("list", {}, null));
 
   assert.equal(requests[0].path, "plants?q=ro&tag=R&limit=1000");
-  assert.equal(state.dialog.title, "Print the first 1,000 of 27,123 plants");
-  assert.match(
-    text,
-    /^ro, R The first 2 of 27,123 plants, \d{4}-\d\d-\d\d Id Name ☐ 0 Rosa 0 ☐ 1 Rosa 1$/,
-  );
+  assert.equal(state.dialog.title, "Print 27,123 plants");
+  assert.match(text, /^ro, R 2 plants, \d{4}-\d\d-\d\d Id Name ☐ 0 Rosa 0 ☐ 1 Rosa 1$/);
 });
 
 for (const [sort, expected] of [
@@ -99,7 +107,7 @@ for (const [sort, expected] of [
     const selected = new Map(plants.map((plant) => [plant.id, plant]));
     update({ selected, shownQuery: new URLSearchParams({ sort, tag: "R" }) });
 
-    const text = textOf(await print("list"));
+    const text = textOf(await print("list", {}, listSelected()));
 
     assert.match(text, /^Plants 3 plants, \S+ Id Name Tag /);
     assert.ok(text.endsWith(expected), text);

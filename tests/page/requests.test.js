@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ApiError, parse, send, upload } from "../../src/plantstore/web/page/requests.js";
-import { answer, answerFile, respond, withResponse } from "./tab.js";
+import { ApiError, parse, send } from "../../src/plantstore/web/page/requests.js";
+import { answer, respond } from "./tab.js";
 
 const BIG = "9223372036854775807";
 
@@ -78,26 +78,4 @@ test("a request that the page gives up is not an error of the service", async ()
   stop.abort();
 
   await assert.rejects(request, { name: "AbortError" });
-});
-
-test("a file is sent with its headers, and its progress is reported", async () => {
-  const body = new Blob(["id,name\n"]);
-  const sent = [];
-  answerFile((request) => {
-    request.upload.onprogress({ loaded: 3 });
-    request.upload.onprogress({ loaded: 8 });
-    withResponse({ errors: [] })(request);
-  });
-  const headers = { "Content-Type": "text/csv" };
-  const onsent = (bytes, all) => sent.push([bytes, all]);
-
-  const request = await upload("plants.csv", { headers, body, onsent });
-
-  assert.deepEqual([request.method, request.path], ["POST", "plants.csv"]);
-  assert.deepEqual(request.headers, headers);
-  assert.equal(request.body, body);
-  assert.deepEqual(sent, [
-    [3, 8],
-    [8, 8],
-  ]);
 });

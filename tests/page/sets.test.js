@@ -12,6 +12,7 @@ import {
   makeAction,
   resume,
   UndoButton,
+  undoLast,
 } from "../../src/plantstore/web/page/sets.js";
 import { deletePlants, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
@@ -219,4 +220,26 @@ describe("an action that does not end as it began says how many plants it has ch
 
     assert.deepEqual([stored.size, state.toast.text], [100, "40 plants restored"]);
   });
+});
+
+test("the last change is undone without a question, and those of many plants after one", async () => {
+  const { stored } = serve(MANY);
+  tagPlants(MANY);
+  await state.dialog.act({ tag: "Bed" });
+  tagPlants([{ ...MANY[0], tag: "Bed" }]);
+  await state.dialog.act({ tag: "Pot" });
+  const tags = () => [stored.get("0").tag, stored.get("1").tag];
+
+  await undoLast();
+  assert.deepEqual(tags(), ["Bed", "Bed"]);
+  for (const [answer, left] of [
+    ["no", "Bed"],
+    ["yes", undefined],
+  ]) {
+    const asked = undoLast();
+    assert.equal(state.question.text, "100 plants now have the tag Bed");
+    state.question.answer(answer);
+    await asked;
+    assert.deepEqual(tags(), [left, left]);
+  }
 });

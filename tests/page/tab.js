@@ -190,7 +190,7 @@ export function serve(plants, interfere = () => null) {
   };
   answerFile(async (request) => {
     requests.push(`POST ${request.path}`);
-    const set = request.headers["Change-Set"];
+    const { set } = request;
     const other = await interfere(requests.at(-1));
     const { answer: broken, ...result } = other
       ? { answer: other }
@@ -208,38 +208,52 @@ export function serve(plants, interfere = () => null) {
   return service;
 }
 
+/** Answers the requests that send files, and the others. */
+let actOnFile = null;
+let actOnOthers = null;
+Object.defineProperty(globalThis, "fetch", {
+  get: () => {
+    const act = actOnOthers;
+    return (path, options) =>
+      options.body instanceof Blob ? sendFile(path, options) : act(path, options);
+  },
+  set: (act) => {
+    actOnOthers = act;
+  },
+});
+
+/** Have a file answered. */
+function sendFile(path, { method, headers, body, signal }) {
+  const { promise, resolve, reject } = Promise.withResolvers();
+  const fields = Object.fromEntries(headers);
+  const request = { path, method, headers: fields, set: fields["change-set"], body };
+  request.onload = () => resolve(request.response);
+  request.onerror = () => reject(new TypeError("Failed to fetch"));
+  signal.addEventListener("abort", () => {
+    request.isAborted = true;
+    reject(signal.reason);
+  });
+  actOnFile(request);
+  return promise;
+}
+
 /**
- * Answer the next file that the page sends.
+ * Answer the next files that the page sends.
  *
- * @param {(request: any) => void} act calls a handler of the XMLHttpRequest
+ * @param {(request: any) => void} act calls `onload` or `onerror` of the request
+ * @returns what answered them before
  */
 export function answerFile(act) {
-  globalThis.XMLHttpRequest = class {
-    upload = {};
-    headers = {};
-    open(method, path) {
-      Object.assign(this, { method, path });
-    }
-    setRequestHeader(name, value) {
-      this.headers[name] = value;
-    }
-    send(body) {
-      this.body = body;
-      act(this);
-    }
-    abort() {
-      this.isAborted = true;
-      this.onabort();
-    }
-  };
+  const before = actOnFile;
+  actOnFile = act;
+  return before;
 }
 
 /** Return an `act` of `answerFile` that responds. @param {unknown} value @param {number} [status] */
 export function withResponse(value, status = 200, statusText = "", fields = {}) {
-  const responseText = typeof value === "string" ? value : JSON.stringify(value);
-  const getResponseHeader = (name) => fields[name] ?? null;
+  const body = typeof value === "string" ? value : JSON.stringify(value);
   return (request) => {
-    Object.assign(request, { status, statusText, responseText, getResponseHeader });
+    request.response = new Response(body, { status, statusText, headers: fields });
     request.onload();
   };
 }

@@ -43,6 +43,10 @@ def accepts_gzip(request: Request) -> bool:
     return _GZIP.search(request.fields.get("accept-encoding", "")) is not None
 
 
+# A module that another one imports at its start.
+_IMPORT: Final = re.compile(rb'^(?:import\b[^;]*|\} )from "\./([\w.]+)";$', re.MULTILINE)
+
+
 class File:
     """A file that never changes. It is compressed when a client first accepts that.
 
@@ -214,6 +218,7 @@ def load_web(*, is_public: bool = False) -> Web:
             files |= _read(folder)
     page, reference = files.pop("index.html"), files.pop("reference.html")
     page = page.replace(b"{public-read}", str(is_public).lower().encode())
+    page = page.replace(b"{modules}", _preload(files, "app.js"))
     assets = Assets(files)
     return Web(
         Page(page, assets, _PAGE_POLICY),
@@ -221,6 +226,16 @@ def load_web(*, is_public: bool = False) -> Web:
         File(read_document(), {"Content-Type": MEDIA_JSON}),
         assets,
     )
+
+
+def _preload(files: Mapping[str, bytes], start: str) -> bytes:
+    """Return links to the modules that a module imports, so that a browser loads them at once."""
+    names = [start]
+    for name in names:
+        imported: list[bytes] = _IMPORT.findall(files[name])
+        names += [each for each in map(bytes.decode, imported) if each not in names]
+    links = (f'<link rel="modulepreload" href="{{assets}}/{name}">' for name in names[1:])
+    return "\n    ".join(links).encode()
 
 
 def _read(folder: Traversable) -> dict[str, bytes]:

@@ -7,10 +7,11 @@ import { followHistory, isTyped, QuestionView } from "./dialogs.js";
 import { focus, Toast } from "./elements.js";
 import { html } from "./html.js";
 import { isImporting, watchFiles } from "./importing.js";
-import { followAddress, go, loadIfMissing } from "./listing.js";
+import { press } from "./keyboard.js";
+import { followAddress, go, refresh } from "./listing.js";
 import { openLinkedPlant, openPlant } from "./plant.js";
 import { render } from "./preact.mjs";
-import { Health, watchHealth } from "./service.js";
+import { Health, watchService } from "./service.js";
 import { Enter, SignIn, SignOut, start } from "./session.js";
 import { isRunning, keepRunning } from "./sets.js";
 import { onUpdate, state } from "./state.js";
@@ -71,19 +72,11 @@ function show() {
   }
 }
 
-/** The key / focuses the search. @param {KeyboardEvent} event */
-function seek(event) {
-  const isTyping = /** @type {Element} */ (event.target).closest("input, dialog");
-  if (event.key !== "/" || isTyping) return;
-  event.preventDefault();
-  focus("#search");
-}
-
 onUpdate(show);
 document.onclick = follow;
-document.onkeydown = seek;
+document.onkeydown = press;
 watchFiles();
-watchHealth(loadIfMissing);
+watchService(refresh);
 window.onpopstate = () => {
   if (!state.isSignedIn && !state.isOpen) return;
   followHistory();

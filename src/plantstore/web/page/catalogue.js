@@ -1,27 +1,30 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
-import { addressOf, describe, LISTED, SEARCHED, select, split } from "./address.js";
-import { countPlants, number, PlantText, say } from "./elements.js";
+import { addressOf, entitle, isSameSearch, SEARCHED, select, TEXT_MAX } from "./address.js";
+import { closePopover, countPlants, number, PlantText, say } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
-import { ImportButtons, Importing } from "./importing.js";
-import { findPosition, isByName, search, selectFound, type } from "./listing.js";
+import { chooseImport, Importing } from "./importing.js";
+import {
+  beginAt,
+  findPosition,
+  isByName,
+  listSelected,
+  search,
+  selectFound,
+  type,
+} from "./listing.js";
 import { addPlants } from "./plant.js";
 import { UndoButton } from "./sets.js";
 import { deletePlants, renameTag, tagPlants } from "./several.js";
-import { may, state, update } from "./state.js";
+import { state, update } from "./state.js";
 import { Table } from "./table.js";
 import { TagList, TagsButton } from "./tags.js";
 
-/** With how many letters of a text, at most, the names begin that are offered if it is not found. */
-const BEGINNING = 3;
-
-const LETTERS = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"];
+/** @typedef {import("./client.js").Plant} Plant */
 
 export function Catalogue() {
   const { listing, problem, tags } = state;
-  // What is below the list appears with the first rows: they would move it.
-  const isLoaded = listing !== null || problem !== null;
   const isEmpty = listing?.plants.length === 0;
   return html`
     <${Importing} />
@@ -29,74 +32,71 @@ export function Catalogue() {
       <h2 id="plants-title" class="unseen" tabindex="-1">Plants</h2>
       <${Tools} />
       <p id="export-error" class="error" role="alert">${describeProblem()}</p>
-      <p id="listing-error" class="error" role=${problem?.isOutage ? null : "alert"}>
-        ${problem?.message}
+      <p id="listing-error" class="error" role="alert">
+        ${problem && !problem.isOutage && problem.message}
       </p>
       <div class="columns" data-needs="plants:read">
         <${TagList} />
         <div>
           <${Summary} />
-          <${Letters} />
+          <${Selected} />
           <div id="table" hidden=${isEmpty}><${Table} /></div>
           ${isEmpty && html`<${Nothing} />`}
           <${Pages} label="Pages, below" />
         </div>
       </div>
-      <p class="hint" data-needs="plants:create" hidden=${!isLoaded}>
-        You can drop a CSV file or an Excel workbook anywhere on this page.
-      </p>
-      <p class="hint" hidden=${!isLoaded || may("changes:read")}>
-        With this token, changes by others appear when you reload the page.
-      </p>
     </section>
     <datalist id="tags">${tags.map((tag) => html`<option value=${tag} />`)}</datalist>
   `;
 }
 
 function Tools() {
-  const open = () => update({ isFileOpen: !state.isFileOpen });
-  const { selected, isFileOpen } = state;
-  const { q, tag } = split(state.search);
-  const texts = tag === undefined ? [] : state.tags.map((each) => `${q} tag:${each}`.trim());
   return html`
     <div class="tools">
-      <form id="search-form" role="search" autocomplete="off" novalidate onsubmit=${search}
+      <form id="search-form" role="search" autocomplete="off" onsubmit=${search}
           data-needs="plants:read">
-        <label for="search" class="unseen">Search by name, or by tag:</label>
-        <input id="search" type="search" spellcheck=${false} placeholder="Name, or tag:Rosa"
-          list="searches" value=${state.search} oninput=${type} />
-        <datalist id="searches">${texts.map((text) => html`<option value=${text} />`)}</datalist>
+        <label for="search" class="unseen">Search by name or id:</label>
+        <input id="search" type="search" spellcheck=${false} placeholder="Name or id"
+          aria-keyshortcuts="/" value=${state.search} oninput=${type} />
       </form>
       <button id="add" type="button" class="primary" data-needs="plants:create"
-        onclick=${() => addPlants()}>Add a plant</button>
+        aria-keyshortcuts="n" onclick=${() => addPlants()}>Add a plant</button>
       <${TagsButton} />
-      <button id="files-button" type="button" class="chip" aria-expanded=${isFileOpen}
-        aria-controls="files" onclick=${open}>File</button>
-      <div id="files" class=${isFileOpen ? "open" : undefined}>
-        <span class="making" data-needs="plants:create">
-          <${ImportButtons} />
-        </span>
-        <button id="export" type="button" data-needs="plants:read"
-          onclick=${() => exportPlants("csv")}>
-          ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
+      <button type="button" class="menu" popovertarget="files">More</button>
+      <div id="files" popover onclick=${closePopover}>
+        <button id="import-button" type="button" data-needs="plants:create" onclick=${chooseImport}>
+          Import
         </button>
-        <button id="export-excel" type="button" data-needs="plants:read"
-          onclick=${() => exportPlants("xlsx")}>
-          ${selected.size > 0 ? `Export ${number(selected.size)} for Excel` : "Export Excel"}
+        <${ExportButtons} />
+        <button id="print" type="button" data-needs="plants:read" onclick=${() => print()}>
+          Print
         </button>
-        <button id="print" type="button" data-needs="plants:read" onclick=${print}>
-          ${selected.size > 0 ? `Print ${number(selected.size)} selected` : "Print"}
+        <button type="button" data-needs="plants:delete" onclick=${findDuplicates}>
+          Find duplicates
         </button>
       </div>
     </div>
   `;
 }
 
-const print = () =>
-  import("./printing.js").then(
-    (module) => module.askAndPrint(),
-    () => say("It cannot be loaded"),
-  );
+/** @param {{list?: () => Plant[]}} props the plants, otherwise those of the list */
+function ExportButtons({ list }) {
+  const makeButton = (/** @type {"csv"|"xlsx"} */ kind, /** @type {string} */ name) => html`
+    <button type="button" data-needs="plants:read" onclick=${() => exportPlants(kind, list?.())}>
+      Export ${name}
+    </button>
+  `;
+  return [makeButton("csv", "CSV"), makeButton("xlsx", "Excel")];
+}
+
+/** @param {Plant[]} [plants] otherwise those of the list */
+const print = (plants) =>
+  import("./printing.js").then((module) => module.askAndPrint(plants), sayMissing);
+
+const findDuplicates = () =>
+  import("./duplicates.js").then((module) => module.findDuplicates(), sayMissing);
+
+const sayMissing = () => say("It cannot be loaded");
 
 function Summary() {
   const { listing } = state;
@@ -104,17 +104,41 @@ function Summary() {
     <div class="line">
       <${Range} />
       <p id="count" role="status">${listing && countPlants(listing.total, listing.isExact)}</p>
-      <${Rename} />
+      <${Chosen} />
       <${UndoButton} />
-      <${Suggestion} />
-      <${Selected} />
+      ${
+        isByName() &&
+        html`<input id="begin" type="search" aria-label="Begin at" placeholder="Begin at"
+          spellcheck=${false} maxlength=${TEXT_MAX} oninput=${beginAt}
+          value=${state.from} />`
+      }
       <${Pages} label="Pages, above" />
     </div>
   `;
 }
 
+/** The tag whose plants are shown: it can be left, or renamed. */
+function Chosen() {
+  const { shownQuery, listing } = state;
+  const tag = shownQuery.get("tag");
+  const name = entitle(select(shownQuery, ["tag", "untagged"]));
+  if (tag === null && !name) return null;
+  return html`
+    <a id="chosen" class="chip" href=${addressOf(select(shownQuery, ["q"]))}
+      aria-label="Leave ${name || "(empty)"}"><${PlantText} text=${name} /> ×</a>
+    ${
+      tag !== null &&
+      listing?.total &&
+      html`<button id="rename" type="button" data-needs="plants:update" onclick=${() => renameTag(tag)}>
+        Rename tag
+      </button>`
+    }
+  `;
+}
+
+/** The bar of the selection. It is above the page, which does not move. */
 function Selected() {
-  const { listing, selected } = state;
+  const { listing, selected, selectedAll, shownQuery } = state;
   const plants = [...selected.values()];
   if (!listing || plants.length === 0) return null;
   const shown = listing.plants.filter(({ id }) => selected.has(id)).length;
@@ -123,7 +147,7 @@ function Selected() {
     shown > 0 &&
     shown === listing.plants.length &&
     listing.links.size > 0 &&
-    state.selectedAll !== describe(state.shownQuery);
+    !(selectedAll && isSameSearch(selectedAll, shownQuery));
   const found = listing.isExact ? number(listing.total) : "";
   return html`
     <div id="selected" class="tools" role="group" aria-label="Selected plants">
@@ -134,31 +158,15 @@ function Selected() {
       <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
         Set tag
       </button>
+      <${ExportButtons} list=${listSelected} />
+      <button type="button" data-needs="plants:read" onclick=${() => print(listSelected())}>
+        Print
+      </button>
       <button type="button" data-needs="plants:delete" onclick=${() => deletePlants(plants)}>
         Delete
       </button>
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>
     </div>
-  `;
-}
-
-function Rename() {
-  const tag = state.shownQuery.get("tag");
-  if (tag === null || !state.listing?.total || state.selected.size > 0) return null;
-  return html`
-    <button id="rename" type="button" data-needs="plants:update" onclick=${() => renameTag(tag)}>
-      Rename tag
-    </button>
-  `;
-}
-
-function Suggestion() {
-  if (!state.suggestion) return null;
-  const { tag, total, isExact } = state.suggestion;
-  return html`
-    <a id="by-tag" href=${addressOf({ tag })}>
-      ${countPlants(total, isExact)} with the tag <${PlantText} text=${tag} />
-    </a>
   `;
 }
 
@@ -172,18 +180,17 @@ function Range() {
 
 /** The links to other pages. The list by name leads only on: back are the pages one came from. */
 function Pages(/** @type {{label: string}} */ { label }) {
-  const { listing, shownQuery } = state;
-  const last = select(shownQuery, LISTED);
-  last.set("last", "");
+  const links = state.listing?.links;
   const pages = [
-    ["first", "First", "First page", listing?.links.get("first")],
-    ["prev", "‹", "Previous page", listing?.links.get("prev")],
-    ["next", "›", "Next page", listing?.links.get("next")],
-    ["last", "Last", "Last page", listing?.links.has("next") && !isByName() && `?${last}`],
-  ].map(
-    ([relation, text, name, href]) =>
-      href && html`<a key=${relation} rel=${relation} href=${href} aria-label=${name}>${text}</a>`,
-  );
+    ["first", "First", "First page"],
+    ["prev", "‹", "Previous page"],
+    ["next", "›", "Next page"],
+  ].map(([relation, text, name]) => {
+    const href = links?.get(relation);
+    return (
+      href && html`<a key=${relation} rel=${relation} href=${href} aria-label=${name}>${text}</a>`
+    );
+  });
   if (isByName() && history.state?.isNext) {
     pages[1] = html`
       <button type="button" aria-label="Previous page" onclick=${() => history.back()}>‹</button>
@@ -192,30 +199,11 @@ function Pages(/** @type {{label: string}} */ { label }) {
   return html`<nav class="pages" aria-label=${label}>${pages}</nav>`;
 }
 
-/** The letters, at which the list by name can begin. */
-function Letters() {
-  const { shownQuery } = state;
-  if (!isByName()) return null;
-  const links = LETTERS.map((from) => {
-    const query = new URLSearchParams([...select(shownQuery, LISTED), ["from", from]]);
-    const current = from === shownQuery.get("from") ? "true" : undefined;
-    return html`<a href="?${query}" aria-current=${current}>${from}</a>`;
-  });
-  return html`<nav class="letters" aria-label="Letters">${links}</nav>`;
-}
-
 function Nothing() {
   const { listing, shownQuery } = state;
-  const chooseImport = () => document.getElementById("file")?.click();
   const next = listing?.links.get("next");
   const from = shownQuery.get("from") ?? "";
-  const beginning = [...(shownQuery.get("q") ?? "")].slice(0, -1).slice(0, BEGINNING).join("");
   if (next || from || SEARCHED.some((key) => shownQuery.has(key))) {
-    const advice = shownQuery.has("tag")
-      ? "A tag is found as a whole. Write words of names before it: alba tag:Rosa"
-      : "Words are found by their beginnings: also try fewer letters.";
-    const href = `?${new URLSearchParams({ sort: "name", from: beginning })}`;
-    const offer = html`<a href=${href}>Show those that begin with <bdi>${beginning}</bdi></a>`;
     return html`
       <div id="none" class="nothing">
         <p>
@@ -223,8 +211,9 @@ function Nothing() {
           ${" "}<a href=${addressOf({})}>Show all plants</a>
         </p>
         ${next && html`<p>Not all plants were searched. <a href=${next}>Search on</a></p>`}
-        ${beginning && html`<p>${offer}</p>`}
-        <p class="hint" hidden=${from !== ""}>${advice}</p>
+        <p class="hint" hidden=${from !== ""}>
+          Words are found by their beginnings: also try fewer letters.
+        </p>
       </div>
     `;
   }
@@ -233,7 +222,7 @@ function Nothing() {
       <p>There are no plants yet.</p>
       <p class="tools" data-needs="plants:create">
         <button type="button" onclick=${() => addPlants()}>Add the first plant</button>
-        <button type="button" onclick=${chooseImport}>Import a file</button>
+        <button type="button" onclick=${chooseImport}>Import plants</button>
       </p>
     </div>
   `;

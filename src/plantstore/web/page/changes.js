@@ -9,7 +9,7 @@
 
 import { client } from "./client.js";
 import { ask } from "./dialogs.js";
-import { countPlants, describeSent } from "./elements.js";
+import { countPlants } from "./elements.js";
 import { ApiError, CHANGED } from "./requests.js";
 import { attempt, finish } from "./sets.js";
 import { state, update } from "./state.js";
@@ -37,20 +37,13 @@ export async function make(changes, action) {
     Object.assign(dialog ?? {}, shown);
     update();
   };
-  const onsent = (/** @type {number} */ bytes, /** @type {number} */ all) =>
-    show({ said: describeSent(bytes, all) });
-  const more = action.isListed ? { onsent } : {};
   if (action.isListed) show({ stop: () => stop.abort() });
   const did = { isRecorded: false, isChanged: false };
   /** @type {?ApiError} */
   let error = null;
   const send = async () => {
     for (let todo = changes; todo.length > 0; ) {
-      const { result, isRecorded } = await client.change(todo, {
-        set: action.set,
-        signal,
-        ...more,
-      });
+      const { result, isRecorded } = await client.change(todo, { set: action.set, signal });
       did.isRecorded ||= isRecorded;
       did.isChanged ||= result.stored + result.replaced + result.deleted > 0;
       const { made, again, conflicts, ...sorted } = sort(todo, result);

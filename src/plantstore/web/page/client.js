@@ -20,14 +20,12 @@
  *   errors: (RowError & {plant?: ?Plant})[]}} ChangesResult of which `errors` has only the first,
  *   and the plants that are stored, up to a size
  * @typedef {{restored: number, deleted: number, recreated: number, kept: number}} UndoCounts
- * @typedef {{signal?: AbortSignal, set?: string,
- *   onsent?: (bytes: number, all: number) => void}} Sending
- *   the name of the change set, and what is called with the number of bytes sent so far
- * @typedef {{headers?: Record<string, string>, body?: string, signal?: AbortSignal,
+ * @typedef {{signal?: AbortSignal, set?: string}} Sending the name of the change set
+ * @typedef {{headers?: Record<string, string>, body?: string|Blob, signal?: AbortSignal,
  *   kind?: "text"|"blob"}} Options
  */
 
-import { ApiError, hasStatus, parse, receive, send, upload } from "./requests.js";
+import { ApiError, hasStatus, parse, send } from "./requests.js";
 
 /** A number in JSON (RFC 8259 §6). */
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
@@ -41,12 +39,6 @@ export const KEEPS_IDS = "rawJSON" in JSON;
 /** The timeouts of requests. */
 const READ_SECONDS = 10;
 const CHANGE_SECONDS = 60;
-
-/** How long a stream may be silent. The service sends a comment every 15 seconds. */
-const SILENT_SECONDS = 40;
-
-/** The bytes of the comments that the service sends: a colon and a line feed. */
-const COMMENT = [58, 10];
 
 class Client {
   /** The bearer token; null if there is none, and plants are public. */
@@ -77,8 +69,8 @@ class Client {
   /** @param {string} id @param {AbortSignal} [signal] */
   async read(id, signal) {
     const isPlant = (/** @type {any} */ value) => typeof value?.name === "string";
-    const { headers, value } = await this.#read(`plants/${id}`, isPlant, { signal });
-    return { plant: /** @type {Plant} */ (value), etag: headers.get("ETag") ?? "" };
+    const { value } = await this.#read(`plants/${id}`, isPlant, { signal });
+    return { plant: /** @type {Plant} */ (value) };
   }
 
   /** @param {Record<string, string>} query @param {AbortSignal} [signal] */
@@ -131,7 +123,7 @@ class Client {
       const members = JSON.stringify({ before: bare(before), after: bare(after) });
       return `{"id":${(before ?? after)?.id},${members.slice(1)}\n`;
     });
-    return await this.#upload("changes", "application/x-ndjson", new Blob(lines), options);
+    return await this.#sendLines("changes", "application/x-ndjson", new Blob(lines), options);
   }
 
   /**
@@ -146,7 +138,7 @@ class Client {
   async import(file, { replaces, isDry, ...options }) {
     const query = [replaces ? "on-conflict=replace" : [], isDry ? "dry-run=true" : []].flat();
     const path = `plants.csv${query.length > 0 ? "?" : ""}${query.join("&")}`;
-    return await this.#upload(path, "text/csv", file, options);
+    return await this.#sendLines(path, "text/csv", file, options);
   }
 
   /**
@@ -171,26 +163,6 @@ class Client {
     return (await this.#send("GET", path, { signal, kind: "blob" })).body;
   }
 
-  /**
-   * Yield whenever something arrives from the stream of changes, except comments, until it ends.
-   *
-   * @param {AbortSignal} signal
-   */
-  async *follow(signal) {
-    const headers = { ...this.#authorization, Accept: "text/event-stream" };
-    const options = { headers, signal };
-    try {
-      const stream = receive("changes?after=now", options, "text/event-stream", SILENT_SECONDS);
-      for await (const bytes of stream) {
-        if (bytes.some((/** @type {number} */ byte) => !COMMENT.includes(byte))) yield;
-      }
-    } catch (error) {
-      // An error with a status may be about streams only.
-      if (error instanceof ApiError && hasStatus(error, 0)) this.onoutage(error);
-      throw error;
-    }
-  }
-
   /** Throw ApiError if the service is not ready. */
   async probe() {
     await send("readyz", { signal: AbortSignal.timeout(READ_SECONDS * 1000) });
@@ -213,14 +185,12 @@ class Client {
     return await this.#report(send(path, options, kind));
   }
 
-  /** @param {string} path @param {string} kind @param {Blob} body @param {Sending} options */
-  async #upload(path, kind, body, { signal, set, onsent }) {
-    /** @type {Record<string, string>} */
-    const headers = { ...this.#authorization, "Content-Type": kind };
-    if (set) headers["Change-Set"] = set;
-    const answer = await this.#report(upload(path, { headers, body, signal, onsent }));
-    const result = parse(answer, answer.responseText, (value) => Array.isArray(value?.errors));
-    return { result, isRecorded: answer.getResponseHeader("Change-Set") !== null };
+  /** @param {string} path @param {string} kind @param {Blob} lines @param {Sending} options */
+  async #sendLines(path, kind, lines, { signal = new AbortController().signal, set }) {
+    const headers = { "Content-Type": kind, ...(set && { "Change-Set": set }) };
+    const { answer, body } = await this.#send("POST", path, { headers, body: lines, signal });
+    const result = parse(answer, body, (value) => Array.isArray(value?.errors));
+    return { result, isRecorded: answer.headers.has("Change-Set") };
   }
 
   /** Call the listeners if a request fails. @template T @param {Promise<T>} request */

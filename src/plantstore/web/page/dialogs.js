@@ -108,10 +108,8 @@ function readTyped() {
   const typed = [...fields].filter(({ type, checked, defaultChecked, value, defaultValue }) =>
     type === "radio" ? checked && !defaultChecked : value !== defaultValue,
   );
-  // Blanks at the ends would make another name or tag; in pasted rows, they are empty cells.
-  return Object.fromEntries(
-    typed.map(({ name, value }) => [name, name === "rows" ? value : value.trim()]),
-  );
+  // Blanks at the ends would make another name or tag.
+  return Object.fromEntries(typed.map(({ name, value }) => [name, value.trim()]));
 }
 
 /** @param {Dialog} dialog @param {HTMLButtonElement} button */
@@ -142,11 +140,20 @@ async function attempt(dialog, button) {
 /**
  * The dialog that is open: title, form, errors and buttons. The fields show the errors about them.
  *
- * @param {{id: string, fields?: string[], cancel?: string, buttons: Button[], children: any}} props
- *   the names of the fields, and the label of the button that closes the dialog; the attributes
+ * @param {{id: string, fields?: string[], cancel?: string, buttons: Button[], more?: any,
+ *   children: any}} props the names of the fields, the label of the button that closes the dialog,
+ *   and what follows the buttons; the attributes
  * @typedef {[value: string, label: string, look?: string]} Button
  */
-export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, ...attributes }) {
+export function Frame({
+  id,
+  fields = [],
+  cancel = "Cancel",
+  buttons,
+  more,
+  children,
+  ...attributes
+}) {
   const dialog = /** @type {Dialog} */ (state.dialog);
   const { title, error, isBusy = false, said, stop } = dialog;
   const isOfField = error && fields.includes(error.member);
@@ -165,7 +172,7 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
     html`<li><button class=${look} value=${value}>${label}</button></li>`;
   return html`
     <${Modal} id=${id} aria-labelledby="${id}-title" leave=${leave} ...${attributes}>
-      <form autocomplete="off" novalidate aria-busy=${isBusy} onsubmit=${submit} oninput=${forget}>
+      <form autocomplete="off" aria-busy=${isBusy} onsubmit=${submit} oninput=${forget}>
         <h2 id="${id}-title">${title}</h2>
         ${children}
         <p class="error" role="alert">${isOfField ? "" : error?.message}</p>
@@ -176,7 +183,7 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
               ${stop ? "Stop" : cancel}
             </button>
           </li>
-          ${!stop && buttons.map(makeButton)}
+          ${!stop && [buttons.map(makeButton), more]}
         </menu>
       </form>
     <//>
@@ -213,11 +220,11 @@ export function Choice({ name, options }) {
   );
 }
 
-/** Press the first button at Enter, as in an input. @param {On<HTMLInputElement, KeyboardEvent>} event */
+/** Press the main button at Enter. @param {On<HTMLInputElement, KeyboardEvent>} event */
 function submitByEnter(event) {
   if (event.key !== "Enter" || event.isComposing) return;
   event.preventDefault();
-  const button = event.currentTarget.form?.querySelector("menu button:not([type])");
+  const button = event.currentTarget.form?.querySelector("menu .primary, menu .danger");
   if (button instanceof HTMLElement) button.click();
 }
 

@@ -15,12 +15,13 @@ export function PlantText({ text, missing = "" }) {
 
 /** The feedback at the edge of the window, with the plant that it is about, and what can be done then. */
 export function Toast() {
-  const { text, plant, isGone, note, action } = state.toast;
+  const { text, plant, isGone, note, link, action } = state.toast;
   const name = plant && html`${plant.id} <bdi>${plant.name}</bdi>`;
-  const link = plant && (isGone ? name : html`<a href="#/plants/${plant.id}">${name}</a>`);
+  const about = plant && (isGone ? name : html`<a href="#/plants/${plant.id}">${name}</a>`);
   return html`
     <div id="toast" role="status">
-      <span id="said">${text}${link && html`${" "}${link}`}${note && html`<br />${note}`}</span>
+      <span id="said">${text}${about && html`${" "}${about}`}${note && html`<br />${note}`}</span>
+      ${link}
       ${action && html`<button type="button" onclick=${action[1]}>${action[0]}</button>`}
       <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
         onclick=${() => say("")}>×</button>
@@ -43,16 +44,12 @@ export function number(many) {
   return many.toLocaleString("en");
 }
 
-/** Say how much of a request is sent, or that the service stores it. @param {number} sent @param {number} size */
-export function describeSent(sent, size) {
-  if (sent >= size) return "Everything is sent. The service is storing the plants…";
-  const [unit, name] = size < 1e6 ? [1e3, "kB"] : [1e6, "MB"];
-  const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
-  const [part, all] = [sent, size].map((each) => (each / unit).toLocaleString("en", digits));
-  return `${part} of ${all} ${name} sent`;
-}
-
 /** @param {string} selector of the element that gets the focus */
 export function focus(selector) {
   /** @type {?HTMLElement} */ (document.querySelector(selector))?.focus();
+}
+
+/** Close the menu or the list of tags that is open, on a narrow screen. */
+export function closePopover() {
+  /** @type {?HTMLElement} */ (document.querySelector(":popover-open"))?.hidePopover();
 }

@@ -3,7 +3,6 @@
 import { entitle, LISTED, select } from "./address.js";
 import { client } from "./client.js";
 import { say } from "./elements.js";
-import { listSelected } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 
@@ -27,14 +26,13 @@ const link = document.createElement("a");
  * replaces the first. By the byte order mark, spreadsheets detect UTF-8. A plant that was found by its
  * id is added to what the service finds.
  *
- * @param {"csv"|"xlsx"} kind
+ * @param {"csv"|"xlsx"} kind @param {import("./client.js").Plant[]} [selected]
  */
-export async function exportPlants(kind) {
+export async function exportPlants(kind, selected = []) {
   loading.abort();
   loading = new AbortController();
   const { signal } = loading;
   const query = select(state.query, LISTED);
-  const selected = listSelected();
   const name = `${nameFile(selected.length > 0 ? "selected" : entitle(query))}.${kind}`;
   const byId = state.listing?.byId;
   update({ exportProblem: null });

@@ -3,15 +3,15 @@
  * progress and result are shown.
  *
  * @typedef {import("./plan.js").Plan} Plan
- * @typedef {{plan?: Plan, file?: File, sent?: number, said?: string, problem?: string,
- *   canRetry?: boolean, refused?: import("./refused.js").Refused, numbered?: string,
- *   files?: SavedFile[]}} Import has the file and the number of its bytes that are sent while it
- *   runs, and its result or problem when it has ended
+ * @typedef {{plan?: Plan, file?: File, isRunning?: boolean, said?: string, problem?: string,
+ *   canRetry?: boolean, refused?: import("./refused.js").Refused, files?: SavedFile[]}} Import has
+ *   what is left to do when it has ended
  * @typedef {{label: string, name: string, url: string}} SavedFile
  */
 
 import { client } from "./client.js";
-import { describeSent, focus, number, say } from "./elements.js";
+import { Frame, open } from "./dialogs.js";
+import { focus, number, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { listRefused, RefusedRows, readRefused } from "./refused.js";
@@ -44,9 +44,10 @@ export function chooseFile({ currentTarget }) {
   currentTarget.value = ""; // The same file may be chosen again.
 }
 
-/** Take files that are dropped on the page. */
+/** Take what is dropped on the page, or pasted outside of text fields. */
 export function watchFiles() {
-  const takesFiles = () => state.isSignedIn && may("plants:create") && !state.dialog;
+  const takesFiles = () =>
+    state.isSignedIn && may("plants:create") && (!state.dialog || state.dialog.View === ImportView);
   document.ondragover = document.ondrop = (event) => {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault(); // otherwise the browser would open the file
@@ -54,38 +55,85 @@ export function watchFiles() {
     if (event.type === "drop" && takesFiles()) take(event.dataTransfer.files);
   };
   document.ondragleave = () => update({ isDropping: false });
+  document.onpaste = (event) => {
+    const { files, text } = readPasted(event.clipboardData);
+    const isText = /** @type {Element} */ (event.target).closest("input, textarea:not(#pasted)");
+    if (!takesFiles() || (files.length === 0 && (isText || !text.trim()))) return;
+    event.preventDefault();
+    if (files.length > 0) take(files);
+    else takeRows(text);
+  };
 }
 
-/** Show the preview of a file. @param {?FileList} files */
+/** @param {?DataTransfer} data that was pasted */
+function readPasted(data) {
+  return { files: [...(data?.files ?? [])], text: data?.getData("text/plain") ?? "" };
+}
+
+/** Show the preview of a file. @param {Iterable<File>|null} files */
 function take(files) {
   const [file, other] = files ?? []; // The list is empty soon.
   if (other) say(ONE);
-  else if (file) show(({ openPreview }) => openPreview(file, startImport));
+  else if (file) show(file);
 }
 
-/** @param {(module: typeof import("./preview.js")) => void} act */
-function show(act) {
+/** Show the preview of rows that were copied. @param {string} text */
+function takeRows(text) {
+  show(new File([text], "Pasted rows"), true);
+}
+
+/** @param {File} file */
+function show(file, isPasted = false) {
+  const { dialog } = state;
   if (running) say(ONE);
-  else {
-    const open = (/** @type {typeof import("./preview.js")} */ module) =>
-      state.dialog || act(module);
-    import("./preview.js").then(open, () => say("It cannot be loaded"));
-  }
+  else
+    import("./preview.js").then(
+      ({ openPreview }) => state.dialog === dialog && openPreview(file, startImport, isPasted),
+      () => say("It cannot be loaded"),
+    );
+}
+
+/** Ask for a file, or for rows. */
+export function chooseImport() {
+  const dialog = { View: ImportView, title: "Import plants", content: {}, act: async () => {} };
+  open({ ...dialog, isDisposable: true });
+}
+
+function ImportView() {
+  const type = (/** @type {On<HTMLTextAreaElement>} */ { currentTarget: { value } }) =>
+    takeRows(value);
+  return html`
+    <${Frame} id="choosing" fields=${["rows"]} buttons=${[]}>
+      <p>
+        <label class="button primary">
+          Choose a file
+          <input id="file" type="file" accept=".csv,.tsv,.txt,.xlsx,.xls,.ods,text/csv" onchange=${chooseFile} />
+        </label>
+      </p>
+      <p class="hint">
+        A CSV file or a workbook. You can also drop it anywhere on the page.
+      </p>
+      <label for="pasted">Or paste rows of a spreadsheet</label>
+      <textarea id="pasted" rows="4" dir="auto" spellcheck=${false} autofocus oninput=${type} />
+    <//>
+  `;
 }
 
 /** Import what the user has seen. @param {Plan} plan */
 export async function startImport(plan) {
   running = new AbortController();
   const { signal } = running;
-  const { files = [], numbered } = state.importing;
   // The file with ids remains if it is tried again.
-  const kept = plan === state.importing.plan ? { files, numbered } : { files: [] };
-  if (kept.files.length === 0) for (const { url } of files) URL.revokeObjectURL(url);
-  update({ importing: { plan, file: plan.file, sent: 0, ...kept } });
+  const { files = [] } = plan === state.importing.plan ? state.importing : {};
+  update({ importing: { plan, file: plan.file, isRunning: true, files } });
   focus("#import-title");
   const end = await send(plan, signal);
   running = null;
-  update({ importing: { ...state.importing, sent: undefined, ...end } });
+  const { files: saved = [] } = state.importing;
+  const isOver = !end.refused && !end.problem;
+  update({ importing: isOver ? {} : { ...state.importing, isRunning: false, ...end } });
+  if (isOver) focus("#plants-title");
+  if (isOver) update({ toast: { ...state.toast, link: saved.map(makeLink) } });
   load();
 }
 
@@ -102,9 +150,7 @@ async function send(plan, signal) {
     if (plan.giveIds) {
       const ranges = await takeIds(plan.unnumbered, signal);
       plan = await plan.giveIds(enumerate(ranges), signal);
-      const [first, last] = [ranges[0].first, ranges.at(-1)?.last];
-      const numbered = `New ids: ${first === last ? first : `${first} to ${last}`}.`;
-      tell({ plan, file: plan.file, numbered });
+      tell({ plan, file: plan.file });
       save("Save the file with its ids", plan.own);
     }
     const { file, replaces } = plan;
@@ -115,22 +161,23 @@ async function send(plan, signal) {
       true,
     );
     const { action } = plan;
-    const onsent = (/** @type {number} */ sent) => tell({ sent });
     const store = async () => {
-      const answer = await client.import(file, { replaces, signal, onsent, set: action.set });
+      const answer = await client.import(file, { replaces, signal, set: action.set });
       signal.throwIfAborted();
       return answer;
     };
     const { result, isRecorded } = await attempt(action, store, signal);
     const many = result.stored + result.replaced;
     finish(action, many, { isRecorded, isChanged: many > 0 });
+    const said = describe(plan, result);
     const refused = readRefused(plan, result);
+    if (many === 0 && !refused) say(said);
     if (refused) {
       const { write } = await import("./csv.js");
       const text = `\ufeff${write(listRefused(plan, refused), plan.table.separator)}`;
       save("Save the refused rows", new File([text], `${plan.base}-refused.csv`));
     }
-    return { said: describe(plan, result), refused };
+    return { said, refused };
   } catch (error) {
     if (signal.aborted) return { problem: `Stopped. ${SAFE}`, canRetry: true };
     if (!(error instanceof ApiError)) throw error;
@@ -164,26 +211,26 @@ function* enumerate(ranges) {
   }
 }
 
+/** @param {SavedFile} file */
+function makeLink({ label, name, url }) {
+  return html`<a class="button" href=${url} download=${name}>${label}</a>`;
+}
+
 /** Screen readers announce only changes of elements that exist, so these always do. */
 export function Importing() {
-  const { plan, file, files = [], sent = -1, canRetry, refused, ...shown } = state.importing;
-  const [size, isRunning] = [file?.size ?? 0, sent >= 0];
-  const isSent = sent >= size;
+  const { plan, file, files = [], isRunning, canRetry, refused, ...shown } = state.importing;
   const name = isRunning ? "Stop" : "Try again";
   const act = isRunning ? stopImport : () => plan && startImport(plan);
   const close = () => isRunning || update({ importing: {} });
-  const makeLink = (/** @type {SavedFile} */ { label, name, url }) =>
-    html`<a class="button" href=${url} download=${name}>${label}</a>`;
   return html`
     <section id="import" aria-labelledby="import-title" hidden=${!file}
         onkeydown=${(/** @type {KeyboardEvent} */ { key }) => key === "Escape" && close()}>
       <h2 id="import-title" tabindex="-1">Import</h2>
       <label for="progress" id="import-file">${file?.name}</label>
-      <progress id="progress" key=${isSent} hidden=${!isRunning} max=${size}
-        value=${isSent ? undefined : sent} />
-      <p id="import-sent" class="hint">${isRunning && !isSent && describeSent(sent, size)}</p>
-      <p id="import-said" role="status">${isSent ? describeSent(sent, size) : shown.said}</p>
-      <p id="import-ids" role="status">${shown.numbered}</p>
+      <progress id="progress" hidden=${!isRunning} />
+      <p id="import-said" role="status">
+        ${isRunning ? "The service is storing the plants…" : shown.said}
+      </p>
       <p id="import-error" class="error" role="alert">${shown.problem}</p>
       <div class="tools">
         ${(isRunning || canRetry) && html`<button type="button" onclick=${act}>${name}</button>`}
@@ -192,18 +239,6 @@ export function Importing() {
       </div>
       ${refused && html`<${RefusedRows} ...${refused} />`}
     </section>
-  `;
-}
-
-/** What opens the preview: a file, or rows that are copied. */
-export function ImportButtons() {
-  return html`
-    <label class="button">
-      Import <input id="file" type="file" accept=".csv,.tsv,.txt,.xlsx,.xls,.ods,text/csv" onchange=${chooseFile} />
-    </label>
-    <button id="paste-rows" type="button" onclick=${() => show(({ pasteRows }) => pasteRows(startImport))}>
-      Paste rows
-    </button>
   `;
 }
 

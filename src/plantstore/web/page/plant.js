@@ -2,7 +2,7 @@
 
 import { make } from "./changes.js";
 import { client } from "./client.js";
-import { ask, DISCARD, Field, Frame, isTyped, leaveAddress, open } from "./dialogs.js";
+import { Field, Frame, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
@@ -18,16 +18,7 @@ import { SUGGESTING } from "./tags.js";
 /** The hash of the address of one plant. */
 const LINK = /^#\/plants\/(-?\d+)$/;
 
-const ANY_ID = "You can enter any whole number that no other plant has.";
-
-const NAMELESS = {
-  title: "Save a plant without a name?",
-  text: "Nobody can find it by its name.",
-  yes: "Save without a name",
-  no: "Enter a name",
-};
-
-const INTEGER = /^-?\d+$/;
+const ANY_ID = "It can be any whole number that no other plant has.";
 
 /** How long nothing must be typed before plants of the same name are looked for, and how many. */
 const TYPING_SECONDS = 0.3;
@@ -35,12 +26,15 @@ const NAMESAKES = 20;
 
 let typing = 0;
 
+/** Whether Enter saves a plant and adds another: what was used last. */
+let addsAnother = false;
+
 /** @param {{plant?: Plant, tag?: string}} props the plant, unless it is a new one with this tag */
 function PlantView({ plant, tag }) {
   const isNew = plant === undefined;
   const readOnly = !isNew && !may("plants:update");
-  const buttons = readOnly ? [] : [["save", "Save", "primary"]];
-  if (isNew) buttons.push(["another", "Save and add another"]);
+  const buttons = readOnly ? [] : [["save", "Save", isNew && addsAnother ? "" : "primary"]];
+  if (isNew) buttons.push(["another", "Save and add another", addsAnother ? "primary" : ""]);
   const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) => {
     clearTimeout(typing);
     const look = () => findNamesake(currentTarget.value, plant?.id);
@@ -49,44 +43,47 @@ function PlantView({ plant, tag }) {
   const { namesake, spareId } = state;
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
-        cancel=${readOnly ? "Close" : "Cancel"}>
-      ${plant && html`<${Steps} plant=${plant} />`}
-      <${Field} id="plant-id" name="id" label="Id" inputmode="numeric" readOnly=${!isNew}
-        value=${plant?.id ?? spareId}
-        hint=${isNew ? `${spareId && "This is the next free id. "}${ANY_ID}` : ""} />
-      <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus readOnly=${readOnly}
-        value=${plant?.name} oninput=${type} />
+        cancel=${readOnly ? "Close" : "Cancel"} more=${plant && html`<${Delete} plant=${plant} />`}>
+      <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus required
+        readOnly=${readOnly} value=${plant?.name} oninput=${type} />
       <p id="namesake" class="hint" role="status">
         ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}
       </p>
-      <${Field} id="plant-tag" name="tag" label=${html`Tag <span class="hint">(optional)</span>`}
-        ...${SUGGESTING} readOnly=${readOnly} value=${plant?.tag ?? tag} />
+      <${Field} id="plant-tag" name="tag" label="Tag" ...${SUGGESTING} readOnly=${readOnly}
+        value=${plant?.tag ?? tag} />
+      ${
+        isNew &&
+        html`<${Field} id="plant-id" name="id" label="Id" inputmode="numeric"
+          pattern="-?[0-9]+" title="A whole number" value=${spareId} hint=${ANY_ID} />`
+      }
+      ${plant && html`<${Steps} plant=${plant} />`}
     <//>
   `;
 }
 
-/** The buttons to the neighbours of a plant in the list, and to its deletion. @param {{plant: Plant}} props */
+/** The buttons that save a plant and lead to its neighbours in the list. @param {{plant: Plant}} props */
 function Steps({ plant }) {
   const plants = state.listing?.plants ?? [];
   const at = plants.findIndex(({ id }) => id === plant.id);
-  const makeStep = (/** @type {string} */ label, /** @type {string} */ sign, other = plants[0]) =>
-    html`<button type="button" aria-label=${label} onclick=${() => step(other)}>${sign}</button>`;
+  const makeStep = (
+    /** @type {string} */ label,
+    /** @type {string} */ sign,
+    /** @type {number} */ to,
+  ) => plants[to] && html`<button aria-label=${label} value=${plants[to].id}>${sign}</button>`;
   return html`
     <p class="tools">
-      ${at > 0 && makeStep("Previous plant", "‹", plants[at - 1])}
-      ${at >= 0 && at + 1 < plants.length && makeStep("Next plant", "›", plants[at + 1])}
-      <button type="button" data-needs="plants:delete" onclick=${() => deletePlants([plant])}>
-        Delete
-      </button>
+      ${at >= 0 && [makeStep("Previous plant", "‹", at - 1), makeStep("Next plant", "›", at + 1)]}
     </p>
   `;
 }
 
-/** Show another plant instead, after a question if text would be lost. @param {Plant} plant */
-async function step(plant) {
-  if (isTyped() && (await ask(DISCARD)) !== "yes") return;
-  history.replaceState(history.state, "", `#/plants/${plant.id}`);
-  showPlant(plant);
+/** @param {{plant: Plant}} props */
+function Delete({ plant }) {
+  return html`
+    <li class="apart" data-needs="plants:delete">
+      <button type="button" onclick=${() => deletePlants([plant])}>Delete</button>
+    </li>
+  `;
 }
 
 /** Return a link that keeps what is typed here. @param {string} id @param {string} text */
@@ -113,18 +110,20 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   let action = makeAction("added", 1, "plants:delete");
   /** @type {Act} */
   const act = async ({ id = state.spareId, name = "", ...typed }, button) => {
-    const plant = { id: id.trim(), name, tag: (typed.tag ?? tag) || undefined };
-    if (name === "" && !(await mayBeNameless())) return "";
+    addsAnother = button.value === "another";
+    checkName(name);
+    if (id === "") await takeSpareId(); // One may type faster than it is offered.
+    const plant = { id: id || state.spareId, name, tag: (typed.tag ?? tag) || undefined };
     const create = () => client.create(plant, action.set);
     const isRecorded = await attempt(action, create).catch((error) => explain(error, plant.id));
     many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
-    update({ fresh: { ...plant, isSought: false }, namesake: null });
+    update({ freshId: plant.id, namesake: null });
     const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
     const only = { before: null, after: plant };
     finish(action, 1, { isRecorded, isChanged: false }, only, said);
     action = makeAction("added", 1, "plants:delete");
-    if (button.value !== "another") return undefined;
+    if (!addsAnother) return undefined;
     tag = plant.tag ?? "";
     dialog.content = { tag };
     update();
@@ -139,27 +138,30 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   takeSpareId();
 }
 
+/** Throw an error if a name is missing. @param {string} [name] */
+function checkName(name) {
+  if (name === "") throw new ApiError("`name` is missing");
+}
+
 /**
- * Throw the error about a new plant. About its id, say what to do.
+ * Throw the error about a new plant, with the name of the plant that has its id already.
  *
  * @param {unknown} error @param {string} id @returns {Promise<never>}
  */
 async function explain(error, id) {
-  if (!(error instanceof ApiError) || error.member !== "id") throw error;
-  if (id === "") error.shown = "The id is missing: enter a whole number";
-  else if (!INTEGER.test(id)) error.shown = "The id must be a whole number";
-  else if (error.error === ID_TAKEN) {
-    const found = await client.read(id).catch(messageOf);
-    if (typeof found !== "string")
-      error.shown = html`Id ${id} is <i><bdi>${found.plant.name}</bdi></i>. ${makeLink(id, "Open it")}`;
-  }
+  if (!(error instanceof ApiError) || error.error !== ID_TAKEN) throw error;
+  const found = await client.read(id).catch(messageOf);
+  if (typeof found !== "string")
+    error.shown = html`Id ${id} is <i><bdi>${found.plant.name}</bdi></i>. ${makeLink(id, "Open it")}`;
   throw error;
 }
 
 /** Fill in a free id, unless one is typed before it is known. */
 async function takeSpareId() {
   try {
-    if (!state.spareId) update({ spareId: (await client.takeIds(1)).first });
+    if (state.spareId) return;
+    const { first } = await client.takeIds(1);
+    if (!state.spareId) update({ spareId: first }); // Another request may be faster.
   } catch (error) {
     messageOf(error); // The user enters one.
   }
@@ -195,20 +197,20 @@ function showPlant(plant) {
   const title = `${may("plants:update") ? "Edit plant" : "Plant"} ${plant.id}`;
   const action = makeAction("changed", 1, "plants:update");
   /** @type {Act} */
-  const act = async (typed) => {
-    if (typed.name === "" && !(await mayBeNameless())) return "";
+  const act = async (typed, { value }) => {
+    checkName(typed.name);
     const mine = { ...plant, ...typed };
     if (typed.tag === "") delete mine.tag;
-    const { left, error } = await make([{ before: plant, after: mine }], action);
+    const changes = Object.keys(typed).length > 0 ? [{ before: plant, after: mine }] : [];
+    const { left, error } = await make(changes, action);
     if (error) throw error;
-    return left.length > 0 ? "" : undefined;
+    if (left.length > 0) return "";
+    const other = state.listing?.plants.find(({ id }) => id === value);
+    if (!other) return undefined;
+    history.replaceState(history.state, "", `#/plants/${other.id}`);
+    showPlant(other);
+    return undefined;
   };
   update({ namesake: null });
   open({ View: PlantView, title, content: { plant, key: plant.id }, act });
-}
-
-async function mayBeNameless() {
-  if ((await ask(NAMELESS)) === "yes") return true;
-  focus("#plant-name");
-  return false;
 }

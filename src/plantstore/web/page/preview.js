@@ -66,34 +66,6 @@ export function openPreview(file, start, isPasted = false) {
   refresh(preview);
 }
 
-/**
- * Ask for rows that are copied from a spreadsheet, and show them.
- *
- * @param {(plan: Plan) => void} start begins the import
- */
-export function pasteRows(start) {
-  /** @type {import("./dialogs.js").Act} */
-  const act = async ({ rows = "" }) => {
-    if (rows.trim() === "") return "Paste some rows first.";
-    openPreview(new File([rows], "Pasted rows"), start, true);
-    return undefined;
-  };
-  open({ View: PasteView, title: "Paste rows", content: {}, act });
-}
-
-function PasteView() {
-  return html`
-    <${Frame} id="paste" fields=${["rows"]} buttons=${[["preview", "Preview", "primary"]]}>
-      <label for="pasted">Rows of a spreadsheet</label>
-      <textarea id="pasted" name="rows" rows="8" dir="auto" spellcheck=${false} autofocus
-        aria-describedby="paste-hint" />
-      <p id="paste-hint" class="hint">
-        Copy the cells with ids, names and tags there, and paste them here.
-      </p>
-    <//>
-  `;
-}
-
 /** Change what the user has chosen. @param {Preview} preview @param {Partial<Preview>} changes */
 function choose(preview, changes) {
   if (state.dialog) state.dialog.isTouched = true;

@@ -7,25 +7,22 @@ import { entitle } from "./address.js";
 import { Choice, Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
-import { findAll, listSelected } from "./listing.js";
-import { ApiError } from "./requests.js";
+import { findAll } from "./listing.js";
 import { state, update } from "./state.js";
 import { encode } from "./uqr.mjs";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
 /**
- * The kinds of labels, two common sheets in A4 and label printers: how many a page has, how many
- * characters a line and a label hold, and how many lines.
+ * The kinds of labels, common sheets and label printers: how many a page has, how many characters a
+ * line and a label hold, and how many lines.
  */
 const LABELS = /** @type {Record<string, number[]>} */ ({
   grid24: [24, 16, 54, 5],
   grid65: [65, 12, 34, 4],
+  grid30: [30, 16, 48, 4],
   single: [1, 16, 46, 4],
 });
-
-/** How many plants are printed at once. */
-const PRINTED_MAX = 1000;
 
 /** A longer name is printed smaller, down to this part of the size. */
 const FIT_MIN = 0.5;
@@ -34,59 +31,71 @@ const KINDS = [
   ["list", "List"],
   ["grid24", "Labels 3 × 8 on A4, of 70 × 37 mm"],
   ["grid65", "Labels 5 × 13 on A4, of 38.1 × 21.2 mm"],
+  ["grid30", "Labels 3 × 10 on Letter, of 2⅝ × 1 inch, as Avery 5160"],
   ["single", "Labels, one per page, for a label printer"],
 ];
 
 const HINT =
   "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser.";
 
-const PrintView = () => html`
-  <${Frame} id="printing" buttons=${[["print", "Print", "primary"]]}>
-    <${Choice} name="kind" options=${KINDS} />
-    <p class="hint">
-      ${HINT} ${isLocal() && "But this page has an address that only this computer knows."}
-    </p>
-    <div id="place">
-      <${Field} id="printing-place" name="place" label="Begin at label" value="1"
-        inputmode="numeric" hint="For a sheet of which labels are used: the first that is left, counted row by row." />
-    </div>
-  <//>
-`;
+/** @param {{total: number, kind: string, place: string}} props what is chosen */
+function PrintView({ total, kind, place }) {
+  const [places] = LABELS[kind] ?? [0];
+  const look = (/** @type {Event} */ { target }) => {
+    const { name, value } = /** @type {HTMLInputElement} */ (target);
+    Object.assign(state.dialog?.content ?? {}, { [name]: value });
+    update();
+  };
+  const sheets = number(Math.ceil((total + countUsed(places, place)) / places));
+  return html`
+    <${Frame} id="printing" buttons=${[["print", "Print", "primary"]]}>
+      <div oninput=${look}>
+        <${Choice} name="kind" options=${KINDS} />
+        <p class="hint">
+          ${HINT} ${isLocal() && "But this page has an address that only this computer knows."}
+        </p>
+        <div hidden=${places < 2}>
+          <${Field} id="printing-place" name="place" label="Begin at label" value="1" type="number"
+            min="1" max=${places} disabled=${places < 2}
+            hint="For a sheet of which labels are used: the first that is left, counted row by row." />
+        </div>
+      </div>
+      <p role="status">${places > 0 && `${sheets} ${sheets === "1" ? "sheet" : "sheets"}`}</p>
+    <//>
+  `;
+}
+
+/** Return how many labels of the first sheet are used. @param {number} places @param {string} place */
+function countUsed(places, place) {
+  return places > 1 ? Math.max(0, Number(place) - 1) : 0;
+}
 
 /** Whether the address of the page is of no use on other devices. */
 function isLocal() {
   return /^(localhost|127\..*|\[::1\])$/.test(location.hostname);
 }
 
-/** Print the selected plants, or those of the list, of all its pages. */
-export function askAndPrint() {
-  const { selected, listing, shownQuery } = state;
-  const total = selected.size || (listing?.total ?? 0);
+/** Print the selected plants, or those of the list, of all its pages. @param {Plant[]} [selected] */
+export function askAndPrint(selected) {
+  const { listing, shownQuery } = state;
+  const total = selected?.length ?? listing?.total ?? 0;
   /** @type {import("./dialogs.js").Act} */
   const act = async ({ kind = "list", place = "1" }) => {
     const [places] = LABELS[kind] ?? [1];
-    const used = places > 1 ? Number(place) - 1 : 0;
-    const isPlace = Number.isInteger(used) && used >= 0 && used < places;
-    if (!isPlace) throw new ApiError(`The first label is one of 1 to ${places}`);
-    const plants =
-      selected.size > 0
-        ? listSelected().slice(0, PRINTED_MAX)
-        : await findAll(undefined, PRINTED_MAX);
-    const first = plants.length < total ? `The first ${number(plants.length)} of ` : "";
-    const query = selected.size === 0 ? shownQuery : new URLSearchParams();
+    const plants = selected ?? (await findAll());
+    const query = selected ? new URLSearchParams() : shownQuery;
     const title = entitle(query) || "Plants";
-    const about = `${first}${countPlants(total)}, ${new Date().toLocaleDateString("en-CA")}`;
+    const about = `${countPlants(plants.length)}, ${new Date().toLocaleDateString("en-CA")}`;
     const sheet =
       kind === "list"
         ? makeList(plants, title, about, query.has("tag"))
-        : makeLabels([...Array(used), ...plants], kind);
+        : makeLabels([...Array(countUsed(places, place)), ...plants], kind);
     update({ sheet });
     window.onafterprint = () => update({ sheet: null });
     window.print();
   };
-  const part = total > PRINTED_MAX;
-  const title = `Print ${part ? `the first ${number(PRINTED_MAX)} of ` : ""}${countPlants(total)}`;
-  open({ View: PrintView, title, content: {}, act, isDisposable: true });
+  const content = { total, kind: "list", place: "1" };
+  open({ View: PrintView, title: `Print ${countPlants(total)}`, content, act, isDisposable: true });
 }
 
 /**

@@ -2,15 +2,9 @@
 
 export const NOT_FOUND = 404;
 
-/** The status of a token that is used more often than the service allows. */
-export const TOO_MANY_REQUESTS = 429;
-
 /** The error numbers of an id that another plant has, and of a plant that somebody else has changed. */
 export const ID_TAKEN = 1004;
 export const CHANGED = 3011;
-
-/** The error number of a service that keeps no changes. */
-export const FEED_OFF = 4001;
 
 /** The members that are ids. */
 const IDS = ["id", "first", "last"];
@@ -71,67 +65,6 @@ export async function send(path, options, kind = "text") {
   return { answer, body };
 }
 
-/**
- * Send a body, and call `onsent` with the number of bytes sent so far and of all, which `fetch` does
- * not report; return the response, or throw as `send` does.
- *
- * @param {string} path
- * @param {{headers: Record<string, string>, body: Blob, signal?: AbortSignal,
- *   onsent?: (bytes: number, all: number) => void}} options
- */
-export async function upload(path, { headers, body, signal, onsent }) {
-  signal?.throwIfAborted();
-  const request = new XMLHttpRequest();
-  request.open("POST", path);
-  for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
-  request.upload.onprogress = ({ loaded }) => onsent?.(loaded, body.size);
-  await new Promise((resolve, reject) => {
-    request.onload = resolve;
-    request.onerror = () => reject(new ApiError("The connection to the service broke off"));
-    request.onabort = () => reject(signal?.reason);
-    signal?.addEventListener("abort", () => request.abort());
-    request.send(body);
-  });
-  if (request.status !== 200) throw makeError(request, request.responseText);
-  return request;
-}
-
-/**
- * Yield the pieces of a response as they arrive, until it ends or nothing arrives for some time;
- * throw as `send` does.
- *
- * @param {string} path
- * @param {RequestInit & {signal: AbortSignal}} options
- * @param {string} kind the media type of the response
- * @param {number} seconds how long nothing may arrive
- */
-export async function* receive(path, options, kind, seconds) {
-  const silence = new AbortController();
-  const wait = () => setTimeout(() => silence.abort(), seconds * 1000);
-  const signal = AbortSignal.any([options.signal, silence.signal]);
-  let timer = wait();
-  let answer;
-  try {
-    answer = await fetch(path, { ...options, signal, cache: "no-store" });
-    if (!answer.ok) throw makeError(answer, await answer.text());
-    if (!answer.headers.get("Content-Type")?.startsWith(kind)) throw makeForeign(answer);
-    for (const pieces = answer.body?.getReader(); pieces; ) {
-      const { done, value } = await pieces.read();
-      if (done) return;
-      clearTimeout(timer);
-      timer = wait();
-      yield value;
-    }
-  } catch (error) {
-    if (silence.signal.aborted) return;
-    if (options.signal.aborted || error instanceof ApiError) throw error;
-    throw new ApiError(answer ? "The response broke off" : "The service does not respond");
-  } finally {
-    clearTimeout(timer);
-    silence.abort(); // closes the connection if nobody reads the rest
-  }
-}
-
 /** @param {{status: number, statusText: string}} answer @param {string} text */
 function makeError(answer, text) {
   const record = parse(answer, text, (value) => typeof value?.message === "string");
@@ -154,11 +87,6 @@ export function parse({ status, statusText }, text, isExpected) {
   } catch {
     // It is not JSON.
   }
-  throw makeForeign({ status, statusText });
-}
-
-/** @param {{status: number, statusText: string}} answer that comes from a proxy */
-function makeForeign({ status, statusText }) {
   const message = `The response is not from the Plant Store: ${status} ${statusText}`;
-  return new ApiError(message.trim(), status);
+  throw new ApiError(message.trim(), status);
 }

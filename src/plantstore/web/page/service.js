@@ -1,4 +1,4 @@
-/** The state of the service: whether it is ready. */
+/** Whether the service responds. */
 
 import { client } from "./client.js";
 import { html } from "./html.js";
@@ -7,17 +7,21 @@ import { state, update } from "./state.js";
 
 const LOOK_SECONDS = 5;
 
-client.onoutage = ({ message }) => update({ health: { look: "away", text: message } });
+client.onoutage = ({ message }) => update({ outage: message });
 
-/** Check the service repeatedly while the page is visible. @param {() => void} onready */
-export async function watchHealth(onready) {
+/**
+ * Check the service repeatedly while the page is visible.
+ *
+ * @param {() => Promise<void>} onready is called when it is ready
+ */
+export async function watchService(onready) {
   for (;;) {
     try {
       await client.probe();
-      forgetOutages();
-      onready();
+      update({ outage: "" });
+      await onready();
     } catch (error) {
-      update({ health: { look: "away", text: messageOf(error) } });
+      update({ outage: messageOf(error) });
     }
     await new Promise((resolve) => setTimeout(resolve, LOOK_SECONDS * 1000));
     await untilVisible();
@@ -25,7 +29,7 @@ export async function watchHealth(onready) {
 }
 
 /** Wait while the tab is hidden. */
-export async function untilVisible() {
+async function untilVisible() {
   while (document.hidden) {
     const { promise, resolve } = Promise.withResolvers();
     document.addEventListener("visibilitychange", resolve, { once: true });
@@ -33,17 +37,7 @@ export async function untilVisible() {
   }
 }
 
-/** Show that the service is ready, and no error any more whose cause was that it was not. */
-function forgetOutages() {
-  const { dialog, exportProblem } = state;
-  if (dialog?.error?.isOutage) dialog.error = null;
-  update({
-    health: { look: "ready", text: "Ready" },
-    exportProblem: exportProblem?.isOutage ? null : exportProblem,
-  });
-}
-
+/** Says why the service cannot respond, as long as it cannot. */
 export function Health() {
-  const { look, text } = state.health;
-  return html`<p id="health" role="status" class=${look}>${text}</p>`;
+  return html`<p id="health" role="status">${state.outage}</p>`;
 }

@@ -6,7 +6,6 @@ import { focus } from "./elements.js";
 import { html } from "./html.js";
 import { stopImport } from "./importing.js";
 import { load } from "./listing.js";
-import { follow, unfollow } from "./live.js";
 import { openLinkedPlant } from "./plant.js";
 import { messageOf } from "./requests.js";
 import { resume, tab } from "./sets.js";
@@ -96,7 +95,6 @@ async function enter(token) {
   });
   if (!state.isSignedIn) return; // The service has refused the token.
   update({ scopes, isOpen: true });
-  follow();
   if (isAgain) return;
   // Meanwhile, a file may have been dropped, which moves the focus.
   if (document.activeElement === document.body) focus("#plants-title");
@@ -116,7 +114,6 @@ function leave(message) {
   tabs.close(); // Until the page has gone, another tab might ask for the token.
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
-  unfollow();
   state.isSignedIn = false;
   stopImport(); // otherwise the browser would ask before leaving the page
   if (message) location.reload();
@@ -160,9 +157,9 @@ export function SignIn() {
   const form = html`
     <section id="entry" class="leafy" aria-labelledby="entry-title">
       <h2 id="entry-title">Sign in</h2>
-      <form autocomplete="off" novalidate onsubmit=${submit}>
+      <form autocomplete="off" onsubmit=${submit}>
         <label for="token">Access token</label>
-        <input id="token" name="token" type="password" autocomplete="off" spellcheck=${false}
+        <input id="token" name="token" type="password" autocomplete="off" spellcheck=${false} required
           aria-invalid=${message !== ""} aria-describedby="token-hint token-error" />
         <p id="token-error" class="error" role="alert">${describeRefusal(message)}</p>
         <button class="primary">Sign in</button>

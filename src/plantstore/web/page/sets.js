@@ -13,7 +13,7 @@
  */
 
 import { client } from "./client.js";
-import { Choice, Frame, open } from "./dialogs.js";
+import { ask, Choice, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
@@ -44,6 +44,9 @@ export const tab = findStorage("sessionStorage");
 /** The sets of the requests that run. @type {Set<string>} */
 const running = new Set();
 
+/** What was done here, and can be undone; the last is at the end. @type {(Undoable & {text: string})[]} */
+let done = [];
+
 /** @param {"localStorage"|"sessionStorage"} name */
 function findStorage(name) {
   try {
@@ -61,6 +64,7 @@ function makeName() {
 
 /** Replace the entry of a set in the list, or remove it. @param {string} set @param {Entry} [entry] */
 function put(set, entry) {
+  if (!entry) done = done.filter((each) => each.set !== set);
   const others = state.sets.filter((each) => each.set !== set);
   update({ sets: [...others, entry ?? []].flat().slice(-SETS_MAX) });
   try {
@@ -200,7 +204,17 @@ export function finish(action, many, { isRecorded, isChanged }, only, said) {
  * @typedef {{set: string, plant?: ?Plant}} Undoable of one plant, or of many
  */
 function offer(text, undoable, about) {
+  done = [...done.filter(({ set }) => set !== undoable.set), { ...undoable, text }];
   say(text, { ...about, action: ["Undo", () => undo(undoable)] });
+}
+
+/** Undo what was done last in this tab: many plants after a question. */
+export async function undoLast() {
+  const last = done.at(-1);
+  if (!last) say("There is nothing to undo");
+  if (!last || isRunning()) return;
+  const question = { title: "Undo the last change?", text: last.text, yes: "Undo", no: "Keep it" };
+  if (last.plant || (await ask(question)) === "yes") await undo(last);
 }
 
 /** Undo a set, or what is left of it. @param {Undoable} undoable */

@@ -4,7 +4,8 @@
 /** @typedef {import("./requests.js").ApiError} ApiError */
 
 export const state = {
-  health: { look: "", text: "" },
+  /** Why the service cannot respond, or "". */
+  outage: "",
   /** The form that asks for a token; `isAgain` if a dialog is open, which must remain. */
   signIn: /** @type {?{message: string, isAgain: boolean}} */ (null),
   isSignedIn: false,
@@ -12,41 +13,36 @@ export const state = {
   scopes: /** @type {?string[]} */ (null),
   /** Whether the catalogue is shown. */
   isOpen: false,
-  /** What is typed into the search box, and the query of the address. */
+  /** What is typed into the search box and into *Begin at*, and the query of the address. */
   search: "",
+  from: "",
   query: new URLSearchParams(),
   isLoading: false,
   /** The page of plants that is shown, its query, and why there is none or no newer one. */
   listing: /** @type {?import("./client.js").Listing} */ (null),
   shownQuery: new URLSearchParams(),
   problem: /** @type {?ApiError} */ (null),
-  /** The tag that has the same text as the search. */
-  suggestion: /** @type {?{tag: string, total: number, isExact: boolean}} */ (null),
   /** The plants that are selected, by id, also those of other pages and searches. */
   selected: /** @type {Map<string, Plant>} */ (new Map()),
   /** The search of which all plants were selected at once, since when none was selected otherwise. */
-  selectedAll: /** @type {?string} */ (null),
+  selectedAll: /** @type {?URLSearchParams} */ (null),
   /** The id of the plant that was selected last. */
   picked: "",
   /** The tags that begin with what is typed. */
   tags: /** @type {string[]} */ ([]),
   /**
-   * The list of tags: whether it was opened, what is listed, and what was found: undefined if it was
-   * not read yet, null if it cannot be read.
+   * The list of tags: what is listed, and what was found: undefined if it was not read yet, null if
+   * it cannot be read.
    */
   tagList: {
-    isOpen: false,
     q: "",
-    sort: "tag",
     limit: 100,
     found: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
   },
-  /** The plant that was added last, and whether its page was looked for. */
-  fresh: { id: "", name: "", isSought: true },
+  /** The id of the plant that was added last. */
+  freshId: "",
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),
-  /** Whether the menu for files is open, on a narrow screen. */
-  isFileOpen: false,
   exportProblem: /** @type {?ApiError} */ (null),
   importing: /** @type {import("./importing.js").Import} */ ({}),
   /** Whether a file is dragged over the page. */
@@ -57,7 +53,7 @@ export const state = {
   namesake: /** @type {?Plant} */ (null),
   /** The feedback, and the label and the function of its button. */
   toast: /** @type {{text: string, plant?: ?Plant, isGone?: boolean, note?: string,
-   *   action?: [string, () => void]}} */ ({ text: "" }),
+   *   link?: any, action?: [string, () => void]}} */ ({ text: "" }),
   /** What was done with many plants, and can be undone; the last is at the end. */
   sets: /** @type {import("./sets.js").Entry[]} */ ([]),
   /** Whether the service keeps changes, so that they can be undone, as far as is known. */

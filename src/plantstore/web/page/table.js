@@ -18,7 +18,7 @@ export function Table() {
   const plants = state.listing?.plants ?? [];
   const isPlain = !may("plants:update") && !may("plants:delete");
   const isWide = plants.some(({ id }) => id.length > NARROW_CHARACTERS_MAX);
-  const isStale = state.problem !== null || state.health.look === "away";
+  const isStale = state.problem !== null || state.outage !== "";
   return html`
     <table id="listing" role="table" aria-labelledby="plants-title" aria-busy=${state.isLoading}
         class="${isPlain ? "plain" : ""} ${isWide ? "wide" : ""} ${isStale ? "stale" : ""}">
@@ -63,7 +63,7 @@ function sortBy(sort) {
 /** @param {{plant: Plant}} props */
 function Row({ plant }) {
   const { id, name, tag = "" } = plant;
-  const isFresh = id === state.fresh.id;
+  const isFresh = id === state.freshId;
   return html`
     <tr role="row" data-id=${id} class=${isFresh ? "fresh" : undefined}
         ref=${isFresh ? reveal : undefined}>

@@ -11,7 +11,7 @@ import { may, state, update } from "./state.js";
 const TAGS_A_PAGE = 100;
 const TAGS_MAX = 1000;
 
-/** How many tags are suggested, or are spellings of one tag. */
+/** How many tags are suggested. */
 const SUGGESTED = 20;
 
 /** How long the list is not read again: the service reads all plants to count their tags. */
@@ -32,9 +32,12 @@ let isOutdated = false;
 /** Cancels the list that is being read. */
 let reading = new AbortController();
 
+/** Whether the list is open on a narrow screen. */
+const isOpen = () => document.querySelector("#tag-list:popover-open") !== null;
+
 /** Read the list again, if it is shown: some seconds after the last time at the earliest. */
 export function refreshTags() {
-  if (!may("plants:read") || !(wide.matches || state.tagList.isOpen)) return;
+  if (!may("plants:read") || !(wide.matches || isOpen())) return;
   isOutdated = true;
   if (!resting) read();
 }
@@ -49,11 +52,11 @@ async function read() {
   reading.abort();
   reading = new AbortController();
   const { signal } = reading;
-  const { q, sort, limit } = state.tagList;
+  const { q, limit } = state.tagList;
   try {
     const [{ total }, tags] = await Promise.all([
       client.list(new URLSearchParams(), 1, signal),
-      client.listTags({ q, sort, limit: String(limit) }, signal),
+      client.listTags({ q, limit: String(limit) }, signal),
     ]);
     change({ found: { ...tags, total } });
   } catch (error) {
@@ -75,63 +78,47 @@ function ask(changes, seconds = 0) {
   typing = setTimeout(read, seconds * 1000);
 }
 
-/** Return the tags that begin with a text, with most plants first. @param {string} text */
-export async function findTags(text) {
-  const query = { q: text.slice(0, TEXT_MAX), sort: "-plants", limit: String(SUGGESTED) };
-  const found = may("plants:read") ? await client.listTags(query).catch(messageOf) : "";
-  return typeof found === "string" ? [] : found.tags.map(({ tag }) => tag);
-}
-
-/** Suggest tags that begin with what is typed, after a pause. @param {string} text */
-export function suggestTags(text) {
-  const look = async () => update({ tags: await findTags(text) });
+/** Suggest tags that begin with what is typed, those of most plants first, after a pause. */
+function suggest(/** @type {On<HTMLInputElement>} */ { currentTarget: { value } }) {
+  const query = { q: value.slice(0, TEXT_MAX), sort: "-plants", limit: String(SUGGESTED) };
+  const look = async () => {
+    const found = may("plants:read") ? await client.listTags(query).catch(messageOf) : "";
+    update({ tags: typeof found === "string" ? [] : found.tags.map(({ tag }) => tag) });
+  };
   clearTimeout(suggesting);
   suggesting = setTimeout(look, TYPING_SECONDS * 1000);
 }
-
-const suggest = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
-  suggestTags(currentTarget.value);
 
 /** The attributes of a field for a tag. */
 export const SUGGESTING = { dir: "auto", list: "tags", onfocus: suggest, oninput: suggest };
 
 /** The button that opens the list of tags on a narrow screen. It says which plants are shown. */
 export function TagsButton() {
-  const { isOpen, found } = state.tagList;
+  const tag = state.shownQuery.get("tag");
   const other = state.shownQuery.has("untagged") ? "Untagged" : "All tags";
-  const toggle = () => {
-    change({ isOpen: !isOpen });
-    refreshTags();
-  };
-  if (found === null) return null;
+  if (state.tagList.found === null) return null;
   return html`
-    <button id="tags-button" type="button" class="chip" aria-expanded=${isOpen}
-      aria-controls="tag-list" data-needs="plants:read" onclick=${toggle}>
-      <${PlantText} text=${state.shownQuery.get("tag") ?? other} />
+    <button id="tags-button" type="button" class="menu" popovertarget="tag-list"
+      data-needs="plants:read">
+      ${tag === null ? other : html`<${PlantText} text=${tag} />`}
     </button>
   `;
 }
 
 /** The list of tags with the numbers of their plants. There is none if it cannot be read. */
 export function TagList() {
-  const { isOpen, q, sort, limit, found } = state.tagList;
+  const { q, limit, found } = state.tagList;
   if (found === null || found?.total === 0) return null;
   const { tags = [], untagged, total, hasMore = false } = found ?? {};
   const shown = state.shownQuery.has("untagged") ? undefined : state.shownQuery.get("tag");
   const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
     ask({ q: currentTarget.value.slice(0, TEXT_MAX), limit: TAGS_A_PAGE }, TYPING_SECONDS);
-  const choose = (/** @type {On<HTMLSelectElement>} */ { currentTarget }) =>
-    ask({ sort: currentTarget.value, limit: TAGS_A_PAGE });
   const more = () => ask({ limit: Math.min(limit + TAGS_A_PAGE, TAGS_MAX) });
   return html`
-    <aside id="tag-list" class=${isOpen ? "open" : undefined} aria-label="Tags"
-        data-needs="plants:read">
+    <aside id="tag-list" popover aria-label="Tags" data-needs="plants:read"
+        ontoggle=${refreshTags}>
       <input type="search" aria-label="Filter tags" placeholder="Filter tags" spellcheck=${false}
         value=${q} oninput=${type} />
-      <select aria-label="Order of tags" value=${sort} onchange=${choose}>
-        <option value="tag">By name</option>
-        <option value="-plants">By number</option>
-      </select>
       <ul>
         <${Entry} href=${addressOf({})} text="All" many=${total} isShown=${shown === null} />
         <${Entry} href=${addressOf({ untagged: "true" })} text="Untagged" many=${untagged}

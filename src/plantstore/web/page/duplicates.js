@@ -1,0 +1,109 @@
+/** Duplicates: plants that share a name, as the search folds it. This module is loaded when it is needed. */
+
+import { make } from "./changes.js";
+import { Choice, Frame, open } from "./dialogs.js";
+import { countPlants, number } from "./elements.js";
+import { html } from "./html.js";
+import { findAll } from "./listing.js";
+import { ApiError } from "./requests.js";
+import { explainNoUndo, makeAction } from "./sets.js";
+import { state, update } from "./state.js";
+
+/** @typedef {import("./client.js").Plant} Plant */
+
+/** How many groups are shown at once: others follow when these are merged. */
+const SHOWN_MAX = 100;
+
+/** Letters that Unicode does not take apart. */
+const LETTERS = /** @type {Record<string, string>} */ ({
+  ...{ ł: "l", ø: "o", đ: "d", ð: "d", ħ: "h", ŋ: "n", ŧ: "t", þ: "th", æ: "ae", œ: "oe" },
+  "×": " x ",
+});
+
+/** Return what a name has in common with those that differ in case, accents and signs. @param {string} name */
+export function fold(name) {
+  const upper = name.normalize("NFKD").toUpperCase(); // also of ß
+  const words = upper
+    .toLowerCase()
+    .normalize("NFKD")
+    .replace(/[\p{M}\p{Cf}'\u2018\u2019\u201b\ua78c\u02b9-\u02bf]/gu, "")
+    .replace(/[^\0-\x7f]/gu, (letter) => LETTERS[letter] ?? letter)
+    .replace(/[^\p{L}\p{N}]+/gu, " ")
+    .trim();
+  return words || name;
+}
+
+/** Return the groups of plants that share a name. @param {Plant[]} plants */
+export function group(plants) {
+  const groups = Map.groupBy(plants, ({ name }) => fold(name));
+  return [...groups.values()].filter((each) => each.length > 1);
+}
+
+/** Read all plants, in order of their names, and show the groups. */
+export async function findDuplicates() {
+  let groups = /** @type {Plant[][]} */ ([]);
+  const show = (/** @type {object} */ content) => {
+    dialog.content = { groups, ...content };
+    update();
+  };
+  /** @type {import("./dialogs.js").Act} */
+  const act = async (typed, { value }) => {
+    const all = groups.find(([{ id }]) => id === value) ?? [];
+    const kept = all.find(({ id }) => id === typed[value]) ?? all[0];
+    const others = all.filter((plant) => plant !== kept);
+    const outcome = `merged into ${kept.id}: ${kept.name}`;
+    const action = makeAction(outcome, others.length, "plants:create");
+    const changes = others.map((before) => ({ before, after: null }));
+    const { left, error } = await make(changes, action);
+    if (error) throw error;
+    const isMerged = left.length === 0;
+    if (isMerged) groups = groups.filter((each) => each !== all);
+    show({});
+    return isMerged ? `${countPlants(others.length)} deleted. Plant ${kept.id} is kept.` : "";
+  };
+  /** @type {import("./dialogs.js").Dialog} */
+  const dialog = { View: DuplicatesView, title: "Find duplicates", content: {}, act };
+  open(Object.assign(dialog, { content: { read: 0 }, isDisposable: true }));
+  try {
+    const plants = await findAll(new URLSearchParams({ sort: "name" }), (read, total) => {
+      show({ read, total });
+      return state.dialog === dialog;
+    });
+    groups = group(plants);
+    show({});
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    Object.assign(dialog, { error });
+    show({});
+  }
+}
+
+/** @param {{groups: Plant[][], read?: number, total?: number}} props what was read, while it is read */
+function DuplicatesView({ groups, read, total = 0 }) {
+  const many = groups?.length ?? 0;
+  const said = `${number(many)} ${many === 1 ? "name" : "names"} of several plants`;
+  return html`
+    <${Frame} id="duplicates" cancel="Close" buttons=${[]}>
+      <progress hidden=${read === undefined} value=${read} max=${total || 1} aria-label="Plants read" />
+      <p role="status">${read === undefined ? said : `${number(read)} of ${countPlants(total)} read`}</p>
+      <p class="hint">${groups?.length > 0 && explainNoUndo("plants:create")}</p>
+      ${groups?.slice(0, SHOWN_MAX).map((plants) => html`<${Group} key=${plants[0].id} plants=${plants} />`)}
+    <//>
+  `;
+}
+
+/** @param {{plants: Plant[]}} props */
+function Group({ plants }) {
+  const [{ id, name }] = plants;
+  const options = plants.map((plant) => [
+    plant.id,
+    html`<span>${plant.id} <bdi>${plant.name}</bdi> <bdi class="hint">${plant.tag}</bdi></span>`,
+  ]);
+  return html`
+    <fieldset>
+      <legend>Keep one of ${number(plants.length)}</legend>
+      <${Choice} name=${id} options=${options} />
+      <button value=${id} aria-label="Merge the plants named ${name}">Merge</button>
+    </fieldset>
+  `;
+}

@@ -1,0 +1,103 @@
+/** Duplicates: which names are the same, and what becomes of the plants. */
+
+import assert from "node:assert/strict";
+import { beforeEach, describe, test } from "node:test";
+import { findDuplicates, fold, group } from "../../src/plantstore/web/page/duplicates.js";
+import { state, update } from "../../src/plantstore/web/page/state.js";
+import { answer, respond, respondPlants, serve, textOf } from "./tab.js";
+
+const PLANTS = [
+  { id: "3", name: "Łąka", tag: "Bed" },
+  { id: "7", name: "ROSA  canina" },
+  { id: "8", name: "Rosa canina L." },
+  { id: "9", name: "Rosa canina", tag: "Bed" },
+  { id: "10", name: "“Rosa canina”" },
+];
+
+beforeEach(() => update({ dialog: null, toast: { text: "" }, sets: [], scopes: null }));
+
+describe("names are the same as the search folds them", () => {
+  for (const [one, other] of [
+    ["Łódź", "LODZ"],
+    ["ʻōhiʻa", "Ohia"],
+    ["d'Anjou", "d’Anjou"],
+    ["Rosa × alba", "Rosa x Alba"],
+    ["Rosa ×alba", "rosa x alba"],
+    ["Weiß", "WEISS"],
+    ["Æonium", "aeonium"],
+    ["ﬁg", "fig"],
+    ["Роза", "РОЗА"],
+    ["Abies\u00a0 alba", "abies alba"],
+  ]) {
+    test(`${one} and ${other}`, () => assert.equal(fold(one), fold(other)));
+  }
+
+  test("and others are not", () => {
+    const names = ["Rosa alba", "Rosa × alba", "Rosaalba", "Rosa alba 2", "バラ", "ハ", "+", "-"];
+
+    assert.equal(new Set(names.map(fold)).size, names.length);
+  });
+});
+
+test("only plants that share a name are in groups", () => {
+  const ids = group(PLANTS).map((plants) => plants.map(({ id }) => id));
+
+  assert.deepEqual(ids, [["7", "9", "10"]]);
+});
+
+/** Find the duplicates of plants that are stored. */
+async function find(plants) {
+  answer(respondPlants(plants, { "Total-Count": String(plants.length) }));
+  await findDuplicates();
+  return state.dialog;
+}
+
+/** Return the text of the dialog. */
+const shown = ({ View, content }) => textOf(View(content));
+
+test("of a group, the chosen plant is kept, and the others are deleted in one change set", async () => {
+  const dialog = await find(PLANTS);
+  assert.match(
+    shown(dialog),
+    /1 name of several plants .*Keep one of 3 7 ROSA {2}canina 9 Rosa canina Bed 10 /,
+  );
+  const { stored, sets, requests } = serve(PLANTS);
+
+  const said = await dialog.act({ 7: "9" }, { value: "7" });
+
+  assert.deepEqual([...stored.keys()], ["3", "8", "9"]);
+  assert.deepEqual([sets.size, requests], [1, ["POST changes"]]);
+  assert.equal(said, "2 plants deleted. Plant 9 is kept.");
+  assert.equal(state.toast.text, "2 plants merged into 9: Rosa canina");
+  assert.doesNotMatch(shown(dialog), /Merge/);
+  await state.toast.action[1]();
+  assert.equal(stored.size, 5);
+});
+
+test("while plants are read, the dialog says how many, and its end ends the reading", async () => {
+  const link = { "Total-Count": "100", Link: '<plants?sort=name&from=a&after=1>; rel="next"' };
+  const further = { ...link, Link: link.Link.replace("=1", "=2") };
+  let release = () => {};
+  const requests = answer(
+    respondPlants(PLANTS, link),
+    new Promise((resolve) => (release = () => resolve(respondPlants([], further)))),
+  );
+
+  const ended = findDuplicates();
+  while (requests.length < 2) await new Promise(setImmediate);
+  assert.match(shown(state.dialog), /5 of 100 plants read/);
+  update({ dialog: null });
+  release();
+  await ended;
+
+  assert.equal(requests[0].path, "plants?sort=name&limit=1000");
+  assert.equal(requests.length, 2);
+});
+
+test("if plants cannot be read, the dialog says why", async () => {
+  answer(respond({ message: "It is busy" }, 503));
+
+  await findDuplicates();
+
+  assert.match(shown(state.dialog), /It is busy/);
+});

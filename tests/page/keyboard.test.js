@@ -1,0 +1,119 @@
+/** The keyboard: which keys act, and where. */
+
+import assert from "node:assert/strict";
+import { beforeEach, describe, test } from "node:test";
+import { press } from "../../src/plantstore/web/page/keyboard.js";
+import { state, update } from "../../src/plantstore/web/page/state.js";
+import { answer } from "./tab.js";
+
+/** What was done: the names of the rows and fields that got the focus, and of the boxes clicked. */
+let done = [];
+
+/** Return an element of which it is known by which selectors it, or what is around it, is found. */
+function element(name, found, more = {}) {
+  const self = {
+    closest: (selector) =>
+      Object.entries(found).find(([each]) => selector.split(", ").includes(each))?.[1] ?? null,
+    focus: () => done.push(name),
+    dispatchEvent: ({ shiftKey }) => done.push(`${name}${shiftKey ? " with Shift" : ""}`),
+    ...more,
+  };
+  return self;
+}
+
+const makeRow = (name) => {
+  const parts = { a: element(name, {}), input: element(`box of ${name}`, {}) };
+  return { querySelector: (selector) => parts[selector], parts };
+};
+const [first, second] = [makeRow("first"), makeRow("second")];
+Object.assign(first, { nextElementSibling: second, previousElementSibling: null });
+Object.assign(second, { nextElementSibling: null, previousElementSibling: first });
+
+const inRow = (row) => element("link", { "#plants tr": row, "#listing": row });
+const PLACES = {
+  search: element("search", { "#search": {}, "input:not([type=checkbox])": {} }),
+  first: inRow(first),
+  second: inRow(second),
+  head: element("head", { "#listing": {} }),
+  elsewhere: element("elsewhere", {}),
+};
+
+globalThis.MouseEvent = class {
+  constructor(_type, options) {
+    Object.assign(this, options);
+  }
+};
+document.querySelector = (selector) =>
+  ({ "#plants tr": first, "#search": PLACES.search })[selector] ?? null;
+
+beforeEach(() => {
+  done = [];
+  answer();
+  update({ dialog: null, question: null, scopes: null, isSignedIn: true, toast: { text: "" } });
+});
+
+/** Press a key with the focus in a place; return what was done, and whether the browser does nothing. */
+function type(place, key, more = {}) {
+  let isPrevented = false;
+  const preventDefault = () => {
+    isPrevented = true;
+  };
+  press({ target: PLACES[place], key, preventDefault, ...more });
+  return [done, isPrevented];
+}
+
+describe("keys lead through the list", () => {
+  for (const [place, key, more, expected] of [
+    ["search", "ArrowDown", {}, ["first"]],
+    ["head", "ArrowDown", {}, ["first"]],
+    ["first", "ArrowDown", {}, ["second"]],
+    ["second", "ArrowUp", {}, ["first"]],
+    ["first", "ArrowUp", {}, ["search"]],
+    ["first", " ", {}, ["box of first"]],
+    ["second", " ", { shiftKey: true }, ["box of second with Shift"]],
+    ["second", "/", {}, ["search"]],
+  ]) {
+    test(`${key} in ${place}: ${expected}`, () => {
+      assert.deepEqual(type(place, key, more), [expected, true]);
+    });
+  }
+});
+
+test("n in the list adds a plant, if the token permits it", () => {
+  type("first", "n");
+  assert.equal(state.dialog.title, "Add a plant");
+
+  update({ dialog: null, scopes: ["plants:read"] });
+  type("first", "n");
+
+  assert.equal(state.dialog, null);
+});
+
+describe("a key does nothing", () => {
+  for (const [where, place, key, more] of [
+    ["below the last plant", "second", "ArrowDown", {}],
+    ["outside of the list", "elsewhere", "n", {}],
+    ["outside of the list", "elsewhere", "/", {}],
+    ["in the search", "search", "n", {}],
+    ["in the search", "search", "z", { ctrlKey: true }],
+    ["with Alt", "first", "n", { altKey: true }],
+    ["with Ctrl", "first", "n", { ctrlKey: true }],
+  ]) {
+    test(`${where}: ${key}`, () => {
+      assert.deepEqual(type(place, key, more), [[], false]);
+      assert.equal(state.dialog, null);
+    });
+  }
+
+  test("while a dialog is open", () => {
+    update({ dialog: { title: "Edit plant 7" } });
+
+    assert.deepEqual(type("first", "n"), [[], false]);
+  });
+});
+
+test("Ctrl+Z undoes outside of text fields", () => {
+  type("first", "z", { ctrlKey: true });
+
+  assert.equal(state.toast.text, "There is nothing to undo");
+});

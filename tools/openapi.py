@@ -112,9 +112,13 @@ def head(name: str, get: Node, components: Node) -> Node:
         _, _, component = response.get("$ref", "").rpartition("/")
         found = components["responses"][component] if component else response
         if component != "NotAcceptable":  # HEAD reads no plants, so it does not find such a plant
-            responses[status] = {
-                key: found[key] for key in ("description", "headers") if key in found
-            }
+            responses[status] = {"description": found["description"]}
+            if headers := found.get("headers"):
+                # A field that the content determines may be left out (RFC 9110 §9.3.2).
+                responses[status]["headers"] = {
+                    field: {key: value for key, value in each.items() if key != "required"}
+                    for field, each in headers.items()
+                }
     scope = re.search(r" Needs the scope `\S+`\..*$", get["description"])
     return get | {
         "operationId": f"head{name}",

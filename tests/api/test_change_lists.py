@@ -12,6 +12,7 @@ import pytest
 
 from plantstore.api.auth import CACHE_SECONDS, ConcurrencyLimit
 from plantstore.api.error_responses import STATUS
+from plantstore.api.file_imports import SHARED_BATCH_ROWS_MAX
 from plantstore.commit.imports import (
     BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
@@ -349,7 +350,7 @@ def test_a_single_change_is_made_between_the_batches_of_a_list() -> None:
             listed = group.create_task(changing)
             await until(lambda: world.parts.writer.waiting > 1)
             second = group.create_task(world.sending("DELETE", "/plants/1"))
-            await until(lambda: world.parts.writer.waiting > 501)
+            await until(lambda: world.parts.writer.waiting > SHARED_BATCH_ROWS_MAX + 1)
             store.let_go.release(10)
         return [(await each).status_code for each in (first, listed, second)]
 

@@ -76,7 +76,7 @@ IMPORTS_MAX: Final = 32
 # and of one lookup of a dry run. A commit of them takes some milliseconds, and so does a single
 # change that waits for it. A service that is used for nothing else stores larger batches, which
 # cost less for each row. The first single change may wait a tenth of a second for one of them.
-SHARED_BATCH_ROWS_MAX: Final = 500
+SHARED_BATCH_ROWS_MAX: Final = 250
 SHARED_SECONDS: Final = 60.0
 
 # How fast a client must send, on average.

@@ -203,20 +203,6 @@ def test_a_url_that_names_no_store_is_refused(url: str) -> None:
         open_store(url)
 
 
-def test_a_store_that_only_reads_writes_nothing_beside_a_service(
-    path: Path, store: SQLiteStore
-) -> None:
-    store.apply_changes([NewPlant(1, "a")])
-    files = [path, path.with_name(f"{path.name}-wal")]
-    before = [file.stat().st_mtime_ns for file in files]
-
-    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as other:
-        assert other.list_tokens() == []
-        assert other.count_plants() == 1
-
-    assert [file.stat().st_mtime_ns for file in files] == before
-
-
 def test_sqlite_has_no_roles(path: Path) -> None:
     with pytest.raises(UsageError, match="--grant-to needs PostgreSQL: SQLite has no roles"):
         open_store(f"sqlite:///{path}", grant_to="a")

@@ -131,9 +131,9 @@ class SQLiteStore(Snapshots, SmallTables):
         self._writes = connect(self._path, self.name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         prepare_creates(self._writes)
-        if policy is not SchemaPolicy.ACCEPT:  # such a store only reads, and writes nothing here
+        if policy is not SchemaPolicy.ACCEPT:
             require_creates(self._writes)
-            sync_log(self._writes)
+        sync_log(self._writes)
         self._guard = FileGuard(self._path)
         self._reads, self._tokens, self._others, *pages = (
             connect(self._path, self.name, policy) for _ in range(2 + READS_AT_ONCE)

@@ -151,14 +151,17 @@ def test_urls_with_a_missing_or_surplus_slash_redirect_to_the_page_and_the_refer
             assert client.send("GET", target).headers["content-type"].startswith("text/html")
 
 
-@pytest.mark.parametrize("name", NAMES[:1], scope="module")
 def test_the_page_works_under_a_prefix(
-    running: Running, name: str, service: Service, token: str, browser: Browser
+    tmp_path: Path, service: Service, token: str, browser: Browser
 ) -> None:
+    name = NAMES[0]
     plants = plants_of(name, 52)
     service.change(*map(Upsert, plants))  # another test may have changed one
     watch = Watch()
-    with browser.new_context(ignore_https_errors=True) as context:
+    with (
+        front(name, tmp_path / name, service.port) as running,
+        browser.new_context(ignore_https_errors=True) as context,
+    ):
         context.on("page", watch.watch)
         page = context.new_page()
         page.goto(f"https://127.0.0.1:{running.port}{PREFIX}/?tag={name}")

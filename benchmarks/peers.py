@@ -15,9 +15,9 @@ from harness import RESULTS, Load, spread, table, write_result, wrk
 from javascript_peers import BUN, JSON_SERVER
 from peer import Peer
 from promises import CREATES, KILL_AFTER_SECONDS, Kills, Syncs, kills, refusals, resident_mib, syncs
-from python_peers import DATASETTE, DJANGO, FASTAPI, LITESTAR, PLANTSTORE
+from python_peers import DATASETTE, DJANGO, FASTAPI, GRANIAN, LITESTAR, PLANTSTORE
 
-PEERS = (PLANTSTORE, GO_GROUPS, BUN, GO, FASTAPI, LITESTAR, DJANGO, DATASETTE, JSON_SERVER)
+PEERS = (PLANTSTORE, GRANIAN, GO_GROUPS, BUN, GO, FASTAPI, LITESTAR, DJANGO, DATASETTE, JSON_SERVER)
 ROUNDS = 5
 SECONDS = 5
 CONNECTIONS = 64

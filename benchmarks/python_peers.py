@@ -62,6 +62,20 @@ PLANTSTORE = Peer(
     "default",
 )
 
+
+def _granian(folder: Path, port: int, _token: str) -> list[str]:
+    return [*script("other_servers.py", folder / DATABASE, port), "granian-rsgi"]
+
+
+GRANIAN = Peer(
+    "the same on Granian",
+    Path(sys.executable),
+    PLANTSTORE.prepare,
+    _granian,
+    _ours("granian"),
+    "the operations and the store of Plant Store, behind Granian's RSGI",
+)
+
 FASTAPI = Peer(
     "FastAPI + SQLAlchemy",
     Path(sys.executable),

@@ -186,6 +186,7 @@ def test_a_database_that_becomes_read_only_is_read_and_says_why_it_takes_no_chan
     found = [store.find_plants([1]), opened(server.url()).find_plants([1])]
 
     assert "session is read-only" in caught.value.reason
+    assert store.check().problems == []
     assert found == [{1: PLANT}] * 2
     wait_until(lambda: fails(store.probe))
     writable = f"{server.url()}?options=-cdefault_transaction_read_only%3Doff"

@@ -256,5 +256,6 @@ class PostgresStore(SmallTables):
         with self._connected(_CANNOT_READ, has_timeout=has_timeout) as connection:
             # The transaction ends when the connection is closed. A ROLLBACK would wait for a
             # server that hangs.
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            # A check makes temporary tables, also in a database that is read-only.
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE")
             yield connection

@@ -41,16 +41,16 @@ nav:
   - Settings: docs/settings.md
   - Operations: docs/operations.md
   - Upgrading: docs/upgrading.md
-  - Releasing: docs/releasing.md
   - Containers: docs/container.md
   - Reverse proxies: docs/reverse-proxy.md
   - Scaling: docs/scaling.md
   - A cluster with Patroni: docs/cluster.md
-  - Benchmarks: docs/benchmarks.md
-  - Architecture: docs/architecture.md
+  - Benchmarks: benchmarks/README.md
   - Non-goals: docs/non-goals.md
-  - Decisions: docs/decisions/README.md
   - Contributing: CONTRIBUTING.md
+  - Architecture: docs/internals/architecture.md
+  - Decisions: docs/internals/decisions/README.md
+  - Releasing: docs/internals/releasing.md
   - Changes: CHANGELOG.md
 """
 

@@ -8,9 +8,9 @@ order. So a follower that has all changes up to a number asks for those after it
 The changes of a transaction get consecutive numbers. They begin with the time in microseconds since
 1970. If the clock is not ahead of the last number, they begin a random distance after this number:
 up to 2^20 for each change of the transaction. So a number that a restore or a failover lost is
-hardly ever given to another change (decision 0029). A follower may therefore ask for the changes
-after a number only if the feed has this number. Otherwise it has followed another history, or has
-missed changes, and must begin with an export again.
+hardly ever given to another change. A follower may therefore ask for the changes after a number
+only if the feed has this number. Otherwise it has followed another history, or has missed changes,
+and must begin with an export again.
 
 The store itself records whether the feed is on, so that all processes that write agree. While it is
 off, no change gets a number. When it is switched on again, it begins after a new number, and no

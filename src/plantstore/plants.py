@@ -1,7 +1,7 @@
 """Parse and render plants as JSON. Pure: no I/O, no clock, no settings.
 
 JSON Schema 2020-12, the dialect of OpenAPI 3.1, defines a valid NewPlant, and RFC 8259
-defines JSON. docs/decisions/0001 records our choices where these standards allow several.
+defines JSON. docs/internals/decisions/0001 records our choices where these standards allow several.
 """
 
 import re

@@ -1,8 +1,7 @@
 """The words of a text, by which plants are found. Pure: no I/O, no clock, no settings.
 
 Case and accents make no difference: the words of "Ålesund" and of "ALESUND" are the same. All
-stores index the words that this module finds, so that they find the same plants
-(docs/decisions/0007).
+stores index the words that this module finds, so that they find the same plants.
 """
 
 import hashlib

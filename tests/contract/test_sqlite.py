@@ -45,7 +45,7 @@ def test_only_the_owner_may_read_the_file_and_its_log(path: Path, store: SQLiteS
 
 
 def test_a_commit_is_synced_in_full(store: SQLiteStore) -> None:
-    # Only the connection itself knows its settings. docs/decisions/0020 gives the reasons for them.
+    # Only the connection itself knows its settings.
     for connection in (store._writes, store._reads, store._others):  # noqa: SLF001
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2

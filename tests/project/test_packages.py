@@ -144,7 +144,7 @@ def test_the_readme_on_a_package_index_has_no_broken_links_or_pictures(wheel: Pa
 
 
 def test_the_documents_and_the_program_name_the_version_that_is_built(wheel: Path) -> None:
-    names = ("README.md", "CHANGELOG.md", "docs/releasing.md")
+    names = ("README.md", "CHANGELOG.md", "docs/internals/releasing.md")
     readme, changes, releasing = ((ROOT / name).read_text("utf-8") for name in names)
 
     said = run(sys.executable, "-m", "plantstore", "--version")

@@ -41,8 +41,8 @@ def read_plainly(body: bytes) -> NewPlant | None:
     record = read_members(body)
     if record is None or not {"id", "name"} <= record.keys():
         return None
-    # If a member is repeated, the last value counts (docs/decisions/0001). The earlier values
-    # of a name or tag must be strings, too.
+    # If a member is repeated, the last value counts. The earlier values of a name or tag must be
+    # strings, too.
     id_, names, tags = int64_of(record["id"][-1]), record["name"], record.get("tag", [])
     if id_ is None or not all(isinstance(text, str) for text in names + tags):
         return None

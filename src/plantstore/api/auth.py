@@ -36,7 +36,7 @@ class RatePerToken:
 
     It counts the uses in the current window of time, and of those in the window before as large a
     part as is left of the current one. In a single window, it may allow up to twice the uses of the
-    rate (decision 0014).
+    rate.
 
     Args:
         rate: in the notation of the library `limits`: `100/second`, or

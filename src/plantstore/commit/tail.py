@@ -22,7 +22,7 @@ Rule 3: a follower gets events only if the sequence has its number. Otherwise it
     which has all changes after this number, or refuses it: then the follower ends.
 
 So each follower gets every change once, in order, or it ends. This also holds if a failover loses
-changes: a later history hardly ever has the number of a lost change (decision 0029).
+changes: a later history hardly ever has the number of a lost change.
 """
 
 import asyncio

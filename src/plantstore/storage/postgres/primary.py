@@ -14,8 +14,7 @@ Rule 3: if the servers that can be reached take no writes, and one of them is no
     reads from it. Such a connection is used once, so that a server that takes writes is found.
 
 By these rules a store also leaves an old primary that nobody has stopped: its commits wait for a
-standby that follows the new primary, and are rejected. Until then, the store may read from it
-(docs/decisions/0026-the-primary.md).
+standby that follows the new primary, and are rejected. Until then, the store may read from it.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """A connection to PostgreSQL that never waits forever and never confirms an unsafe commit.
 
 Durability: a commit returns after its log is on the disk of the primary, and of every
-synchronous standby. No setting of the server, the role or the URL can weaken this
-(docs/decisions/0025).
+synchronous standby. No setting of the server, the role or the URL can weaken this.
 
 A connection pooler in front of PostgreSQL may assign a session for each transaction or statement.
 Then the settings and prepared statements of this service end up in the wrong sessions, and plants

@@ -170,7 +170,7 @@ bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm $(PEERS)/go_sqlite ## comp
 site: $(VENV)/.site ## build the documents as a site into site/
 	$(BIN)/python tools/website.py
 
-docs: $(VENV)/.dev programs ## write web/openapi.json, docs/cli.md, screenshots
+docs: $(VENV)/.dev programs ## write web/openapi.json, parts of documents, screenshots
 	$(BIN)/python tools/documents.py
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python tools/screenshots.py
 

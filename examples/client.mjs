@@ -36,7 +36,7 @@ export class PlantStore {
     }
   }
 
-  /** Create a plant. JavaScript rounds ids beyond 2^53: see "Ids in JavaScript" in docs/api.md. */
+  /** Create a plant. JavaScript rounds ids beyond 2^53: see "Ids in JavaScript" in the page /docs. */
   async create(id, name, tag) {
     await this.send("POST", "/plants", JSON.stringify({ id, name, tag }), "application/json");
   }

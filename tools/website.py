@@ -36,20 +36,18 @@ validation: {{nav: {{omitted_files: ignore}}, links: {{unrecognized_links: warn,
 nav:
   - Plant Store: README.md
   - Getting started: docs/getting-started.md
+  - API by example: docs/api.md
   - Error numbers: docs/errors.md
-  - The command line: docs/cli.md
-  - Settings: docs/settings.md
-  - Operations: docs/operations.md
-  - Upgrading: docs/upgrading.md
-  - Containers: docs/container.md
+  - Operating: docs/operations.md
+  - PostgreSQL and clusters: docs/postgresql.md
   - Reverse proxies: docs/reverse-proxy.md
-  - Scaling: docs/scaling.md
-  - A cluster with Patroni: docs/cluster.md
-  - Benchmarks: benchmarks/README.md
+  - Containers: docs/container.md
+  - Settings and the command line: docs/settings.md
   - Non-goals: docs/non-goals.md
   - Contributing: CONTRIBUTING.md
   - Architecture: docs/internals/architecture.md
   - Decisions: docs/internals/decisions/README.md
+  - Benchmarks: benchmarks/README.md
   - Releasing: docs/internals/releasing.md
   - Changes: CHANGELOG.md
 """

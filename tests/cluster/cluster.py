@@ -1,4 +1,4 @@
-"""A cluster of three nodes with Patroni and etcd, on loopback, as docs/cluster.md configures it."""
+"""A cluster of three nodes with Patroni and etcd, on loopback, as docs/postgresql.md has it."""
 
 import contextlib
 import json

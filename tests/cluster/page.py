@@ -1,23 +1,23 @@
-"""The configuration in docs/cluster.md, which the cluster of the tests uses."""
+"""The configuration in docs/postgresql.md, which the cluster of the tests uses."""
 
 import re
 from pathlib import Path
+from textwrap import dedent
 
-PAGE = Path(__file__).parents[2] / "docs/cluster.md"
+PAGE = Path(__file__).parents[2] / "docs/postgresql.md"
 
 
 def block(name: str) -> str:
     """Return the fenced block of the page whose first line contains this file name."""
     text = PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^ *```(?!console)\w+\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     [found] = [block for block in blocks if name in block.partition("\n")[0]]
-    assert isinstance(found, str)
-    return found
+    return dedent(found)
 
 
 def url_of_page() -> str:
     """Return the URL of the database that the page gives the service."""
-    [url] = re.findall(r"^PLANTSTORE_DATABASE=(.*)$", block("plantstore.env"), re.MULTILINE)
+    [url] = re.findall(r"^PLANTSTORE_DATABASE='(.*)'$", block("plantstore.env"), re.MULTILINE)
     return str(url)
 
 

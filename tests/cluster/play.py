@@ -1,6 +1,6 @@
 """Run rounds of faults on a PostgreSQL cluster.
 
-A run of all faults writes benchmarks/results/cluster.md, and its figures into docs/cluster.md.
+A run of all faults writes benchmarks/results/cluster.md, and its figures into docs/postgresql.md.
 """
 
 import argparse

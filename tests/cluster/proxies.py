@@ -1,8 +1,9 @@
-"""Proxies between the service and the nodes, as docs/cluster.md configures them."""
+"""Proxies between the service and the nodes, configured as docs/postgresql.md says."""
 
 import contextlib
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from psycopg import OperationalError
 
@@ -12,6 +13,22 @@ from cluster.page import block
 from cluster.processes import Process
 from support.fronts import program
 from support.postgres import execute, wait_until
+
+_PGBOUNCER: Final = """\
+[databases]
+garden = host=127.0.0.1 port={server_port}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+pool_mode = session
+auth_type = scram-sha-256
+auth_file = {users}
+ignore_startup_parameters = options
+max_client_conn = 200
+default_pool_size = 50
+server_connect_timeout = 2
+server_login_retry = 1
+"""
 
 
 @contextlib.contextmanager
@@ -41,12 +58,10 @@ def pgbouncer(cluster: Cluster) -> Iterator[str]:
         assert role is not None
         users = cluster.folder / "userlist.txt"
         users.write_text(f'"{role[1]}" "{role[2]}"\n', encoding="utf-8")
-        text = block("pgbouncer.ini")
-        text = re.sub(r"port=\d+", f"port={role[3]}", text)
-        text = re.sub(r"listen_port = \d+", f"listen_port = {port}", text)
-        text = re.sub(r"auth_file = .*", f"auth_file = {users}", text)
         path = cluster.folder / "pgbouncer.ini"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(
+            _PGBOUNCER.format(port=port, server_port=role[3], users=users), encoding="utf-8"
+        )
         with Process(cluster.folder, "pgbouncer", program("pgbouncer"), str(path)):
             url = cluster.url_of(port)
             wait_until(lambda: _leads_to_primary(url))

@@ -20,7 +20,6 @@ from support.events import parse
 from support.fronts import (
     CLIENT,
     NAMES,
-    PAGE,
     PREFIX,
     Running,
     Through,
@@ -191,7 +190,6 @@ def test_each_documented_proxy_closes_idle_connections_before_the_service_does(
 
     assert len(shown) == 1
     assert int(shown[0]) < IDLE_SECONDS
-    assert f"`--idle-seconds`, which is {IDLE_SECONDS} seconds" in PAGE.read_text("utf-8")
 
 
 def test_a_file_is_imported_and_exported_and_changes_are_made_and_undone_through_a_proxy(

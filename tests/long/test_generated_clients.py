@@ -156,7 +156,7 @@ def test_a_generated_php_client_works(
 def test_a_generated_go_client_works(
     generator: Generator, service: Service, tmp_path: Path
 ) -> None:
-    """The first two options are those of docs/getting-started.md. The third leaves out go.mod."""
+    """The first two options are those of docs/api.md. The third leaves out go.mod."""
     mapping = ("--model-name-mappings", "Plant=PlantRecord")
     properties = "disallowAdditionalPropertiesIfNotPresent=false,withGoMod=false"
     generator.make("go", tmp_path, *mapping, "--additional-properties", properties)

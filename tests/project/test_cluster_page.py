@@ -1,4 +1,4 @@
-"""The commands and files of docs/cluster.md, as far as one PostgreSQL server can test them.
+"""The commands and files of docs/postgresql.md, as far as one PostgreSQL server can test them.
 
 `make cluster` starts a whole cluster from the files on the page.
 """
@@ -57,7 +57,7 @@ def test_the_backup_commands_of_the_cluster_page_restore_a_point_in_time(
         subprocess.run(["bash", "-c", text], check=True, timeout=60, **user | {"env": env})
 
     section = PAGE.read_text(encoding="utf-8").split("\n## Backup\n")[1].split("\n## ")[0]
-    commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
+    commands = re.findall(r"^ *\$ (.*)$", section, re.MULTILINE)
     restore = next(n for n, text in enumerate(commands) if text.startswith("mv "))
     with server:
         with (server.data / "postgresql.conf").open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Runs every command shown in the README and the tutorial, as a reader would."""
+"""Runs every command shown in the README, the tutorial and the examples, as a reader would."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from support.service import Service
 
 ROOT = Path(__file__).parents[2]
 
-PAGES = ("README.md", "docs/getting-started.md")
+PAGES = ("README.md", "docs/getting-started.md", "docs/api.md")
 
 # Programs and shell builtins that are run exactly as shown.
 RUN_AS_SHOWN = re.compile(r"(curl|plantstore|printf|echo|cat|export) |[A-Z]+=")

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy/plantstore.service"
 BACKUP = ROOT / "deploy/plantstore-backup.service"
 TIMER = ROOT / "deploy/plantstore-backup.timer"
+COMMAND = ROOT / "deploy/plantstore.sh"
 CONTAINERFILE = ROOT / "Containerfile"
 COMPOSE = ROOT / "deploy/compose.yaml"
 KUBERNETES = ROOT / "deploy/kubernetes.yaml"
@@ -111,6 +112,32 @@ def test_the_backup_unit_copies_the_database_of_the_service_to_a_file_for_the_da
     [copy] = (tmp_path / "backups").iterdir()
     assert re.fullmatch(r"[1-7]\.db", copy.name)
     assert stored_plants(f"sqlite:///{copy}") == {1: NewPlant(1, "a")}
+
+
+def test_the_command_of_the_deployment_uses_the_settings_and_the_folder_of_the_service(
+    tmp_path: Path,
+) -> None:
+    [folder] = assigned("StateDirectory")
+    [settings] = assigned("EnvironmentFile")
+    [user] = assigned("User")
+    text = COMMAND.read_text(encoding="utf-8")
+    for shown, ours in {
+        f"/var/lib/{folder}\n": f"{tmp_path}\n",
+        settings.removeprefix("-"): f"{tmp_path}/settings.env",
+        f"runuser -u {user} -- {PROGRAM}": shlex.join(PLANTSTORE),
+    }.items():
+        assert shown in text
+        text = text.replace(shown, ours)
+    command = ("sh", "-c", text, "plantstore", "migrate")
+
+    by_default = output_of(*command)
+    (tmp_path / "settings.env").write_text("PLANTSTORE_DATABASE='sqlite:///a & b.db'\n")
+    by_settings = output_of(*command)
+
+    assert "sqlite:///plants.db" in by_default
+    assert (tmp_path / "plants.db").exists()
+    assert "sqlite:///a & b.db" in by_settings
+    assert (tmp_path / "a & b.db").exists()
 
 
 @pytest.mark.parametrize(

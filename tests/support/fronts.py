@@ -61,13 +61,13 @@ def program(name: str) -> str:
 
 
 def snippet(name: str) -> str:
-    """Return the configuration of a proxy in docs/reverse-proxy.md, which is the last one."""
-    return _blocks(name)[-1]
+    """Return the configuration of a proxy in docs/reverse-proxy.md, which is the first one."""
+    return _blocks(name)[0]
 
 
 def limits(name: str) -> dict[str, str]:
     """Return the changes of the configuration that limit the requests of each address."""
-    lines = _blocks(name)[0]
+    lines = _blocks(name)[-1]
     if name == "haproxy":
         return {"    http-request redirect": f"{lines}    http-request redirect"}
     outer, inner = lines.split("# In `server`\n")

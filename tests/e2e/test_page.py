@@ -300,12 +300,14 @@ def test_no_text_of_a_plant_or_a_file_is_interpreted_as_markup(
     page = open_page(*(NewPlant(id_, text, text) for id_, text in enumerate(HOSTILE)))
 
     assert rows(page) == [[str(id_), text, text] for id_, text in enumerate(HOSTILE)]
+    expect(page.locator("#plants bdi:not([translate=no])")).to_have_count(0)  # as they are
     for id_ in range(len(HOSTILE)):
         choose(page, "Delete", id_)
         page.keyboard.press("Escape")
-    drop(page, ("id,name\n" + "".join(f"{text},A\n" for text in HOSTILE)).encode(), HOSTILE[0])
+    lines = "".join(f"{text},A\n" for text in [99, *HOSTILE])
+    drop(page, f"id,name\n{lines}".encode(), HOSTILE[0])
     expect(page.get_by_role("dialog", name=f"Import {HOSTILE[0]}")).to_be_visible()
-    import_rows(page, f"0 new, {len(HOSTILE) + 1} refused")  # one has two lines
+    import_rows(page, f"1 new, {len(HOSTILE) + 1} refused")  # one has two lines
     expect(page.get_by_text("Import finished")).to_be_visible()
     expect(page.locator("#import-file")).to_have_text(HOSTILE[0])
     page.get_by_role("searchbox", name="Search").fill(HOSTILE[0])

@@ -204,6 +204,7 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
 def select_all(page: Page, many: int) -> None:
     page.get_by_role("checkbox", name="Select all of this page").click()
     page.get_by_role("button", name=f"Select all {many:,}").click()
+    expect(page.locator("#selected")).to_contain_text(f"{many:,} selected")
 
 
 def test_more_than_a_thousand_plants_are_deleted_and_restored_with_one_request_each(

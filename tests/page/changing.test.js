@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { Toast } from "../../src/plantstore/web/page/elements.js";
-import { html } from "../../src/plantstore/web/page/html.js";
+import { html, isolate } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
@@ -421,7 +421,7 @@ test("conflicts are resolved that the service shows only later, or does not list
 
   const tagged = renamed.map((plant) => ({ ...plant, tag: "Bed" }));
   assert.deepEqual([...service.stored.values()], tagged);
-  assert.equal(state.toast.text, "9 plants now have the tag Bed");
+  assert.equal(state.toast.text, "9 plants now have the tag \u2068Bed\u2069");
 });
 
 test("without the scope to read, conflicts are an error, and the other changes are made", async () => {
@@ -473,14 +473,14 @@ describe("what the scopes of the token do not permit is not offered", () => {
   const listing = { plants: [ROSA], links: new Map(), total: 1, isExact: true };
   const offers = [
     [["plants:create"], ["Add a plant", "Import"]],
-    [["plants:read"], ["Export CSV"]],
+    [["plants:read"], ["as CSV"]],
     [
       ["plants:read", "plants:update"],
-      ["Export CSV", "Set tag"],
+      ["as CSV", "Set tag"],
     ],
     [
       ["plants:read", "plants:delete"],
-      ["Export CSV", "Delete"],
+      ["as CSV", "Delete"],
     ],
   ];
   const all = [...new Set(offers.flatMap(([, offered]) => offered))].sort();
@@ -557,6 +557,16 @@ describe("a dialog that renames a tag", () => {
 });
 
 test("names and tags stay as they are if a browser translates the page", () => {
-  assert.equal(html`<bdi class="name">Rosa</bdi>`.props.translate, "no");
+  assert.equal(html`<bdi class="name">Rosa</bdi>`.props.translate, false);
   assert.equal(html`<p>Rosa</p>`.props.translate, undefined);
+});
+
+test("a text that is told replaces the one before with its element, as a browser may have translated it", () => {
+  const tell = (text) => html`<p role="status">${text}</p>`.props.children;
+
+  const [one, other] = ["1 plant", "2 plants"].map(tell);
+
+  assert.deepEqual([one.key, other.key, tell("")], ["1 plant", "2 plants", null]);
+  assert.equal(textOf(tell(`Tag ${isolate("Rosa")} is new`)), "Tag Rosa is new");
+  assert.equal(tell(isolate("Rosa")).props.children[1].type, "bdi");
 });

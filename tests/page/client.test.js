@@ -111,10 +111,13 @@ test("an import replaces plants only if this is chosen", async () => {
     withResponse({ errors: [] })(request);
   });
 
-  await client.import(file, { replaces: false });
-  await client.import(file, { replaces: true });
+  await client.import(file, {});
+  await client.import(file, { conflict: "replace" });
 
-  assert.deepEqual(paths, ["plants.csv", "plants.csv?on-conflict=replace"]);
+  const [refusing, replacing] = ["refuse", "replace"].map(
+    (word) => `plants.csv?on-conflict=${word}`,
+  );
+  assert.deepEqual(paths, [refusing, replacing]);
 });
 
 test("a token may be pasted with its scheme, its field and quotes", () => {

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
-import { findDuplicates, fold, group } from "../../src/plantstore/web/page/duplicates.js";
+import { findDuplicates, group } from "../../src/plantstore/web/page/duplicates.js";
+import { fold } from "../../src/plantstore/web/page/names.js";
 import { state, update } from "../../src/plantstore/web/page/state.js";
 import { answer, respond, respondPlants, serve, textOf } from "./tab.js";
 
@@ -68,7 +69,7 @@ test("of a group, the chosen plant is kept, and the others are deleted in one ch
   assert.deepEqual([...stored.keys()], ["3", "8", "9"]);
   assert.deepEqual([sets.size, requests], [1, ["POST changes"]]);
   assert.equal(said, "2 plants deleted. Plant 9 is kept.");
-  assert.equal(state.toast.text, "2 plants merged into 9: Rosa canina");
+  assert.equal(state.toast.text, "2 plants merged into 9: \u2068Rosa canina\u2069");
   assert.doesNotMatch(shown(dialog), /Merge/);
   await state.toast.action[1]();
   assert.equal(stored.size, 5);

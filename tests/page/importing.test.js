@@ -18,7 +18,7 @@ import { planOf } from "./plans.js";
 import { answer, answerFile, respond, textOf, withResponse } from "./tab.js";
 
 const SAFE = "Importing the same file again is safe.";
-const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: [] };
+const NONE = { stored: 0, already_stored: 0, replaced: 0, skipped: 0, refused: 0, errors: [] };
 
 beforeEach(() => {
   answer();
@@ -27,8 +27,8 @@ beforeEach(() => {
 });
 
 /** Begin an import. */
-async function start(content = "id,name\nx,A\n", result = undefined, replaces = false) {
-  const plan = await planOf(content, { replaces });
+async function start(content = "id,name\nx,A\n", result = undefined) {
+  const plan = await planOf(content);
   startImport({ ...plan, result });
 }
 
@@ -61,6 +61,11 @@ describe("the result has the number of each outcome", () => {
       { stored: 30_000, already_stored: 1_000, replaced: 2, refused: 3 },
       "30,002 plants imported: my.plants.csv",
       "Import finished: 30,000 stored, 1,000 already there, 2 updated, 3 refused.",
+    ],
+    [
+      { stored: 1, skipped: 6, refused: 1 },
+      "1 plant imported: my.plants.csv",
+      "Import finished: 1 stored, 6 skipped, 1 refused.",
     ],
   ];
 
@@ -127,7 +132,7 @@ test("rows without ids get them from the service, and keep them if it is tried a
 });
 
 test("an import does with plants that exist what its preview said", async () => {
-  const plan = await planOf("id,name\n1,A\n", { replaces: true });
+  const plan = await planOf("id,name\n1,A\n", { conflict: "replace" });
   const paths = [];
   answerFile((request) => {
     paths.push(request.path);
@@ -164,7 +169,7 @@ describe("an import can be undone", () => {
       const named = fields ?? { "Change-Set": set };
       withResponse({ ...NONE, ...result }, 200, "", named)(request);
     });
-    await start("id,name\n1,Abies\n2,New\n", result, true);
+    await start("id,name\n1,Abies\n2,New\n", result);
     await end();
     return set;
   };

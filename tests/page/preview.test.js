@@ -14,6 +14,9 @@ const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", impor
 
 const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: [] };
 
+/** That another plant has the id of the first row. */
+const TAKEN = { line: 2, error: 1004, message: "`id` is taken" };
+
 const { signal } = new AbortController();
 
 beforeEach(() => {
@@ -163,7 +166,7 @@ describe("a row that would be stored wrongly is not sent", () => {
   }
 });
 
-describe("rows whose id other rows have with another plant name each other, and are not sent", () => {
+describe("rows whose id other rows have with another plant", () => {
   const content = "id,name,tag\n7,A,\n8,B,\n7,C,\n8,B,\n9,D,\n7,A,\n9,D,x\n9\n";
   const named = [
     [1, "Row 7 has this id, too"],
@@ -174,15 +177,13 @@ describe("rows whose id other rows have with another plant name each other, and 
   ];
   const nameless = [8, "The name is missing"];
 
-  for (const replaces of [false, true]) {
-    test(`with${replaces ? "" : "out"} updates`, async () => {
-      const { file, faults, isRepeating } = await planOf(content, { replaces });
+  test("name each other, and are not sent", async () => {
+    const { file, faults, isRepeating } = await planOf(content);
 
-      assert.deepEqual([...faults], [...named, nameless]);
-      assert.equal(await file.text(), "id,name,tag\r\n8,B,\r\n8,B,\r\n");
-      assert.equal(isRepeating, true);
-    });
-  }
+    assert.deepEqual([...faults], [...named, nameless]);
+    assert.equal(await file.text(), "id,name,tag\r\n8,B,\r\n8,B,\r\n");
+    assert.equal(isRepeating, true);
+  });
 
   test("but the last one if this is chosen", async () => {
     const { file, faults } = await planOf(content, { takesLast: true });
@@ -258,88 +259,229 @@ test("rows without an id get one, also beside others, and those of a shorter row
   assert.equal((await planOf("id,name\n1,Rosa\n")).giveIds, undefined);
 });
 
-/** Open the preview of a file, and wait until the service was asked. */
-async function open(content, result = NONE) {
+/** Answer imports: `resultOf` returns the result by what becomes of rows whose id a plant has. */
+function answerImports(resultOf) {
   const requests = [];
   answerFile((request) => {
     requests.push(request);
-    withResponse({ ...NONE, ...result })(request);
+    const query = new URLSearchParams(request.path.split("?")[1]);
+    withResponse({ ...NONE, ...resultOf(query.get("on-conflict")) })(request);
   });
-  const text = () => textOf(state.dialog.View(state.dialog.content));
-  const isDone = () => state.dialog?.content.preview?.plan?.result || state.dialog?.error;
-  const done = () => new Promise((resolve) => onUpdate(() => isDone() && resolve(undefined)));
-  openPreview(new File([content], "plants.csv"));
-  await done();
-  return { requests, text, done };
+  return requests;
 }
 
+const text = () => textOf(state.dialog.View(state.dialog.content));
+const hasImport = () => / Import$/.test(text());
+
+/** Wait until the service was asked. */
+function checked() {
+  const isDone = () => state.dialog?.content.preview?.plan?.result || state.dialog?.error;
+  return new Promise((resolve) => onUpdate(() => isDone() && resolve(undefined)));
+}
+
+/** Open the preview of a file, and wait until the service was asked. */
+async function open(content, resultOf = () => NONE) {
+  const requests = answerImports(resultOf);
+  update({ dialog: null });
+  openPreview(new File([content], "plants.csv"), () => {});
+  await checked();
+  return requests;
+}
+
+/** Return the elements of a kind in markup. */
+function findAll(kind, markup) {
+  if (Array.isArray(markup)) return markup.flatMap((each) => findAll(kind, each));
+  if (!markup?.props) return [];
+  const { type, props } = markup;
+  if (type === kind) return [props];
+  return findAll(kind, typeof type === "function" ? type(props) : props.children);
+}
+
+/** Choose an answer of a question. */
+async function choose(legend, value) {
+  const groups = findAll("fieldset", state.dialog.View(state.dialog.content));
+  const { children } = groups.find((group) => textOf(group.children).includes(legend));
+  const radio = findAll("input", children).find((input) => input.value === value);
+  radio.onchange({ currentTarget: radio });
+  await checked();
+}
+
+describe("if plants exist with other names or tags, the preview asks what becomes of them", () => {
+  const result = (conflict) =>
+    conflict === "replace" ? { stored: 1, replaced: 1 } : { refused: 1, errors: [TAKEN] };
+  const question = /1 plant exists 1 ?: Old \(Shrub\) → +Rosa \(Shrub\) Update Skip/;
+
+  beforeEach(() => {
+    globalThis.fetch = async () => respondPlants({ id: "1", name: "Old", tag: "Shrub" });
+  });
+
+  for (const [answer, said] of [
+    ["replace", /1 new, 1 change 1 plant/],
+    ["skip", /1 new, 1 skipped 1 plant/],
+  ]) {
+    test(answer, async () => {
+      await open("id,name\n1,Rosa\n2,Abies\n", result);
+      assert.match(text(), question);
+
+      await choose("exists", answer);
+
+      assert.match(text(), said);
+      assert.equal(state.dialog.content.preview.plan.conflict, answer);
+      assert.ok(hasImport());
+      await open("id,name\n1,Rosa\n2,Abies\n", result);
+      assert.equal(state.dialog.content.preview.conflict, undefined, "the next file asks again");
+    });
+  }
+
+  test("and if all are skipped, there is nothing to import", async () => {
+    await open("id,name\n1,Rosa\n", () => ({ ...result("replace"), stored: 0 }));
+    assert.ok(hasImport());
+
+    await choose("exists", "skip");
+
+    assert.match(text(), /0 new, 1 skipped/);
+    assert.ok(!hasImport());
+  });
+
+  test("but not with a token that cannot update: then these rows are refused", async () => {
+    update({ scopes: ["plants:create", "plants:read"] });
+
+    const requests = await open("id,name\n1,Rosa\n", result);
+
+    assert.ok(requests.every(({ path }) => path.includes("on-conflict=refuse")));
+    assert.match(text(), /0 new, 1 refused/);
+    assert.doesNotMatch(text(), /Update/);
+  });
+});
+
+test("what is there already needs no import", async () => {
+  await open("id,name\n1,Rosa\n", () => ({ already_stored: 1 }));
+
+  assert.match(text(), /0 new, 1 the same/);
+  assert.ok(!hasImport());
+});
+
+describe("if names of new plants are there already, the preview asks whether to skip them", () => {
+  const sent = async () => await state.dialog.content.preview.plan.file.text();
+  const plants = [
+    { id: "7", name: "Rosa × Alba" },
+    { id: "8", name: "Rosa albida" },
+  ];
+  const paths = [];
+  let fields = {};
+
+  beforeEach(() => {
+    paths.length = 0;
+    fields = {};
+    globalThis.fetch = async (path) => {
+      paths.push(path);
+      return respondPlants(path.includes("from=A") ? [] : plants, fields);
+    };
+  });
+
+  test("with the names as the search folds them", async () => {
+    await open("Name\nrosa x alba\nAbies\nROSA ×ALBA\n", () => ({ stored: 1 }));
+    assert.match(text(), /2 of the names are there already Skip Import as new plants/);
+
+    await choose("there already", "skip");
+
+    assert.match(await sent(), /^id,name\r\n-?\d+,Abies\r\n$/);
+    assert.match(text(), /1 new, 2 skipped/);
+    await choose("there already", "import");
+    assert.match(await sent(), /alba.*Abies.*ALBA/s);
+    assert.deepEqual(paths, ["plants?sort=name&limit=1000"], "each name is sought once");
+  });
+
+  test("and a row with an id is not asked about", async () => {
+    await open("id,name\n7,Rosa x alba\n", () => ({ already_stored: 1 }));
+
+    assert.deepEqual(paths, []);
+  });
+
+  test("few names are sought one by one in a large catalogue", async () => {
+    fields = { "Total-Count": "100000", Link: '<plants?sort=name&from=b&after=1>; rel="next"' };
+
+    await open("Name\nAbies\nRosa x alba\n", () => ({ stored: 2 }));
+
+    assert.match(text(), /1 of the names is there already/);
+    assert.deepEqual(paths, [
+      "plants?sort=name&limit=1000",
+      "plants?sort=name&from=Abies&limit=20",
+    ]);
+  });
+
+  test("skipped rows get no id", async () => {
+    await open("Nr,Name\n,Rosa x alba\n,Abies\n");
+    await choose("there already", "skip");
+
+    const { own } = await state.dialog.content.preview.plan.giveIds(["70"].values(), signal);
+
+    assert.equal(await own.text(), "Nr,Name\r\n,Rosa x alba\r\n70,Abies\r\n");
+  });
+});
+
+describe("numbers in a first column without a usual name are ids", () => {
+  const idOf = async (stored) => {
+    globalThis.fetch = async (path) => (path.startsWith("plants/") ? stored : respondPlants([]));
+    await open("3,Rosa Alba\n10,Abies\n", (conflict) =>
+      conflict === "replace" ? { replaced: 1 } : { refused: 1, errors: [TAKEN] },
+    );
+    return state.dialog.content.preview.columns.id;
+  };
+
+  test("if the plants that have them have these names", async () => {
+    assert.equal(await idOf(respondPlants({ id: "3", name: "rosa alba", tag: "Bed" })), 0);
+  });
+
+  test("and not if they have others", async () => {
+    assert.equal(await idOf(respondPlants({ id: "3", name: "Tilia" })), -1);
+    assert.match(text(), /Each row gets a new id/);
+  });
+
+  test("nor if their names cannot be read", async () => {
+    assert.equal(await idOf(respond({ message: "It lacks the scope" }, 403)), -1);
+  });
+});
+
 test("without a column of names, only the tags of plants that exist can be imported", async () => {
-  const { text, requests, done } = await open("id,tag\n1,Shrub\n9,Tree\nx,Tree\n");
-  assert.match(text(), /Choose the column of the names/);
-  assert.match(text(), /Cancel$/);
   globalThis.fetch = async (path) => {
-    if (path.startsWith("plants/1")) return respondPlants({ id: "1", name: "Rosa", tag: "Old" });
+    if (path === "plants/1") return respondPlants({ id: "1", name: "Rosa", tag: "Old" });
     return respond({ error: 1005, message: "No plant is stored under the id 9" }, 404);
   };
 
-  state.dialog.content.preview.replaces = true;
-  state.dialog.act({}, { value: "check" });
-  await done();
+  const requests = await open("id,tag\n1,Shrub\n9,Tree\nx,Tree\n", () => ({ replaced: 1 }));
 
   const { plan } = state.dialog.content.preview;
-  assert.equal(await requests.at(-1).body.text(), "id,name,tag\r\n1,Rosa,Shrub\r\n");
+  assert.equal(await requests[0].body.text(), "id,name,tag\r\n1,Rosa,Shrub\r\n");
+  assert.equal(plan.conflict, "replace");
   assert.deepEqual(plan.readSent(0), { id: "1", name: "Rosa", tag: "Shrub" });
   assert.deepEqual([...plan.faults.values()], Array(2).fill("No plant has this id"));
-  assert.match(text(), /Plants that exist keep their names\..* Import$/);
+  assert.doesNotMatch(text(), /Skip/);
+  assert.ok(hasImport());
 
   const rows = Array.from({ length: 1001 }, (_, id) => `${id},Tree\n`);
-  const many = await open(`id,tag\n${rows.join("")}`);
-  state.dialog.content.preview.replaces = true;
-  state.dialog.act({}, { value: "check" });
-  await many.done();
-  assert.match(many.text(), /Choose the column of the names\. .* 1,000 plants\. Cancel$/);
+  await open(`id,tag\n${rows.join("")}`);
+  assert.match(text(), /Choose the column of the names\. .* 1,000 plants\. Cancel$/);
 });
 
 test("the preview says what the service would do, and stores nothing", async () => {
-  const result = { stored: 1204, already_stored: 31, replaced: 1007, refused: 2 };
+  const result = { stored: 1204, already_stored: 31, refused: 2 };
 
-  const { requests, text } = await open("id,name,price\n1,Rosa,7\n2\n", result);
+  const requests = await open("id,name,price\n1,Rosa,7\n2\n", () => result);
 
-  assert.match(text(), /1,204 new, 31 the same, 1,007 change, 3 refused/);
+  assert.match(text(), /1,204 new, 31 the same, 3 refused/);
   assert.match(text(), /Not used: price/);
   assert.doesNotMatch(text(), /undone/);
   update({ scopes: ["plants:create"] });
   assert.match(text(), /cannot be undone: it lacks the scope plants:delete/);
   assert.deepEqual(
     requests.map(({ path }) => path),
-    ["plants.csv?dry-run=true"],
+    ["plants.csv?on-conflict=replace&dry-run=true"],
   );
 });
 
-test("plants that an update changes are shown before and after, and the next file updates none", async () => {
-  const taken = { line: 2, error: 1004, message: "`id` is taken" };
-  const { text } = await open("id,name\n1,Rosa\n2,Abies\n", { refused: 1, errors: [taken] });
-  const { preview } = state.dialog.content;
-  assert.match(text(), /Plants with some of these ids exist/);
-  answerFile((request) => {
-    const isUpdate = request.path.includes("on-conflict=replace");
-    const result = isUpdate ? { replaced: 1, already_stored: 1 } : { refused: 1, errors: [taken] };
-    withResponse({ ...NONE, ...result })(request);
-  });
-  globalThis.fetch = async () => respondPlants({ id: "1", name: "Old", tag: "Shrub" });
-  preview.replaces = true;
-
-  state.dialog.act({}, { value: "check" });
-  await new Promise((resolve) => onUpdate(() => preview.plan?.changing && resolve(undefined)));
-
-  assert.match(text(), /1 ?: Old \(Shrub\) → +Rosa \(Shrub\)/);
-  update({ dialog: null });
-  await open("id,name\n1,Rosa\n");
-  assert.equal(state.dialog.content.preview.replaces, false);
-});
-
 test("a file that cannot be read, or checked, says why", async () => {
-  const { text } = await open("\0\0");
+  await open("\0\0");
   const unreadable = text();
   const { error } = state.dialog;
   answerFile(withResponse({ message: "It is busy" }, 503));

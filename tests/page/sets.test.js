@@ -49,7 +49,7 @@ test("an action is in the list before its request is sent, and a single change n
   await state.dialog.act({ tag: "Pot" });
 
   const [[{ set, what, part }], isBusy] = during;
-  assert.deepEqual([what, part, isBusy], ["100 plants now have the tag Bed", "", true]);
+  assert.deepEqual([what, part, isBusy], ["100 plants now have the tag \u2068Bed\u2069", "", true]);
   assert.deepEqual(
     kept().map((each) => [each.set, each.what, each.part]),
     [[set, what, undefined]],
@@ -237,7 +237,7 @@ test("the last change is undone without a question, and those of many plants aft
     ["yes", undefined],
   ]) {
     const asked = undoLast();
-    assert.equal(state.question.text, "100 plants now have the tag Bed");
+    assert.equal(state.question.text, "100 plants now have the tag \u2068Bed\u2069");
     state.question.answer(answer);
     await asked;
     assert.deepEqual(tags(), [left, left]);

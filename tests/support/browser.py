@@ -200,6 +200,12 @@ def save(page: Page, role: Literal["link", "button"], name: str) -> tuple[str, b
     return download.value.suggested_filename, download.value.path().read_bytes()
 
 
+def export(page: Page, kind: Literal["CSV", "Excel"]) -> tuple[str, bytes]:
+    """Export the plants of the list; return the name and the content of the file."""
+    page.get_by_role("button", name="Export", exact=True).first.click()
+    return save(page, "button", f"as {kind}")
+
+
 def listed_errors(page: Page) -> list[list[str]]:
     """Return line, reason and text of each refused row that the page shows."""
     lines = page.get_by_role("table", name="Refused rows").locator("tbody tr")

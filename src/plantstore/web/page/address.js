@@ -40,8 +40,3 @@ export function entitle(query) {
 export function select(query, keys) {
   return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));
 }
-
-/** Whether two queries search for the same. @param {URLSearchParams} one @param {URLSearchParams} other */
-export function isSameSearch(one, other) {
-  return String(select(one, SEARCHED)) === String(select(other, SEARCHED));
-}

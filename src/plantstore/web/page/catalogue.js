@@ -1,9 +1,9 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
-import { addressOf, entitle, isSameSearch, SEARCHED, select, TEXT_MAX } from "./address.js";
+import { addressOf, entitle, SEARCHED, select, TEXT_MAX } from "./address.js";
 import { closePopover, countPlants, number, PlantText, say } from "./elements.js";
-import { describeProblem, exportPlants } from "./exporting.js";
-import { html } from "./html.js";
+import { exportPlants } from "./exporting.js";
+import { html, renew } from "./html.js";
 import { chooseImport, Importing } from "./importing.js";
 import {
   beginAt,
@@ -31,7 +31,6 @@ export function Catalogue() {
     <section aria-labelledby="plants-title">
       <h2 id="plants-title" class="unseen" tabindex="-1">Plants</h2>
       <${Tools} />
-      <p id="export-error" class="error" role="alert">${describeProblem()}</p>
       <p id="listing-error" class="error" role="alert">
         ${problem && !problem.isOutage && problem.message}
       </p>
@@ -51,6 +50,8 @@ export function Catalogue() {
 }
 
 function Tools() {
+  const { listing } = state;
+  const listed = countPlants(listing?.total ?? 0, listing?.isExact);
   return html`
     <div class="tools">
       <form id="search-form" role="search" autocomplete="off" onsubmit=${search}
@@ -67,7 +68,7 @@ function Tools() {
         <button id="import-button" type="button" data-needs="plants:create" onclick=${chooseImport}>
           Import
         </button>
-        <${ExportButtons} />
+        <${ExportMenu} id="export-all" many=${listed} />
         <button id="print" type="button" data-needs="plants:read" onclick=${() => print()}>
           Print
         </button>
@@ -79,14 +80,19 @@ function Tools() {
   `;
 }
 
-/** @param {{list?: () => Plant[]}} props the plants, otherwise those of the list */
-function ExportButtons({ list }) {
-  const makeButton = (/** @type {"csv"|"xlsx"} */ kind, /** @type {string} */ name) => html`
-    <button type="button" data-needs="plants:read" onclick=${() => exportPlants(kind, list?.())}>
-      Export ${name}
+/** @param {{id: string, many: string, list?: () => Plant[]}} props the plants, otherwise those of the list */
+function ExportMenu({ id, many, list }) {
+  const makeItem = (/** @type {"csv"|"xlsx"} */ kind, /** @type {string} */ name) => html`
+    <button type="button" onclick=${() => exportPlants(kind, list?.())}>
+      ${renew(`${many} as ${name}`)}
     </button>
   `;
-  return [makeButton("csv", "CSV"), makeButton("xlsx", "Excel")];
+  return html`
+    <button type="button" popovertarget=${id} data-needs="plants:read">Export</button>
+    <div id=${id} class="choices" popover onclick=${closePopover} data-needs="plants:read">
+      ${makeItem("csv", "CSV")} ${makeItem("xlsx", "Excel")}
+    </div>
+  `;
 }
 
 /** @param {Plant[]} [plants] otherwise those of the list */
@@ -138,27 +144,23 @@ function Chosen() {
 
 /** The bar of the selection. It is above the page, which does not move. */
 function Selected() {
-  const { listing, selected, selectedAll, shownQuery } = state;
+  const { listing, selected } = state;
   const plants = [...selected.values()];
   if (!listing || plants.length === 0) return null;
   const shown = listing.plants.filter(({ id }) => selected.has(id)).length;
   const elsewhere = plants.length - shown;
-  const isMore =
-    shown > 0 &&
-    shown === listing.plants.length &&
-    listing.links.size > 0 &&
-    !(selectedAll && isSameSearch(selectedAll, shownQuery));
+  const isMore = shown > 0 && shown === listing.plants.length && plants.length < listing.total;
   const found = listing.isExact ? number(listing.total) : "";
   return html`
     <div id="selected" class="tools" role="group" aria-label="Selected plants">
       <span>
-        ${number(plants.length)} selected${elsewhere > 0 && `, ${number(elsewhere)} not shown`}
+        ${renew(`${number(plants.length)} selected${elsewhere > 0 ? `, ${number(elsewhere)} not shown` : ""}`)}
       </span>
       ${isMore && html`<button type="button" onclick=${selectFound}>Select all ${found}</button>`}
       <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
         Set tag
       </button>
-      <${ExportButtons} list=${listSelected} />
+      <${ExportMenu} id="export-selected" many=${countPlants(plants.length)} list=${listSelected} />
       <button type="button" data-needs="plants:read" onclick=${() => print(listSelected())}>
         Print
       </button>
@@ -175,7 +177,7 @@ function Range() {
   const position = state.listing?.links.size && findPosition();
   if (!position) return null;
   const [first, last] = [position.first, position.last].map(number);
-  return html`<span id="range">${first}–${last} of</span>`;
+  return html`<span id="range">${renew(`${first}–${last} of`)}</span>`;
 }
 
 /** The links to other pages. The list by name leads only on: back are the pages one came from. */

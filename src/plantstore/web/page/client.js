@@ -12,8 +12,9 @@
  *   the numbers of their plants, and the number of plants without a tag
  * @typedef {{line: number, error: number, message: string, last_line?: number}} RowError of a row
  *   with several lines, `line` is the first one
- * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
- *   errors: RowError[], warnings?: string[]}} ImportResult of which `errors` has only the first
+ * @typedef {{stored: number, already_stored: number, replaced: number, skipped: number,
+ *   refused: number, errors: RowError[]}} ImportResult of which `errors` has only the first
+ * @typedef {"refuse"|"replace"|"skip"} Conflict what becomes of rows whose id another plant has
  * @typedef {{before: ?Plant, after: ?Plant}} Change a plant as it was seen, and as it shall be; null
  *   if it does not exist
  * @typedef {{stored: number, replaced: number, deleted: number, refused: number,
@@ -130,15 +131,15 @@ class Client {
    * Store the plants of a CSV file, in one request. It takes as long as it takes.
    *
    * @param {Blob} file
-   * @param {{replaces: boolean, isDry?: boolean} & Sending} options whether a plant of the file
-   *   replaces one that has its id, and whether nothing is stored; the answer says what would be
+   * @param {{conflict?: Conflict, isDry?: boolean} & Sending} options what becomes of rows whose
+   *   id another plant has, and whether nothing is stored; the answer says what would be
    * @returns {Promise<{result: ImportResult, isRecorded: boolean}>} what became of the rows, and
    *   whether the set can be undone
    */
-  async import(file, { replaces, isDry, ...options }) {
-    const query = [replaces ? "on-conflict=replace" : [], isDry ? "dry-run=true" : []].flat();
-    const path = `plants.csv${query.length > 0 ? "?" : ""}${query.join("&")}`;
-    return await this.#sendLines(path, "text/csv", file, options);
+  async import(file, { conflict = "refuse", isDry, ...options }) {
+    const query = new URLSearchParams({ "on-conflict": conflict });
+    if (isDry) query.set("dry-run", "true");
+    return await this.#sendLines(`plants.csv?${query}`, "text/csv", file, options);
   }
 
   /**

@@ -14,7 +14,7 @@
  */
 
 import { focus, PlantText } from "./elements.js";
-import { html } from "./html.js";
+import { html, renew } from "./html.js";
 import { load } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
@@ -173,14 +173,14 @@ export function Frame({
   return html`
     <${Modal} id=${id} aria-labelledby="${id}-title" leave=${leave} ...${attributes}>
       <form autocomplete="off" aria-busy=${isBusy} onsubmit=${submit} oninput=${forget}>
-        <h2 id="${id}-title">${title}</h2>
+        <h2 id="${id}-title">${renew(title)}</h2>
         ${children}
         <p class="error" role="alert">${isOfField ? "" : error?.message}</p>
         <p class="hint" role="status">${said}</p>
         <menu>
           <li>
             <button type="button" autofocus=${fields.length === 0} onclick=${leave}>
-              ${stop ? "Stop" : cancel}
+              ${renew(stop ? "Stop" : cancel)}
             </button>
           </li>
           ${!stop && [buttons.map(makeButton), more]}
@@ -209,12 +209,20 @@ export function Field({ id, name, label, value = "", hint = "", grows = false, .
   `;
 }
 
-/** A choice of one option, at first of the first one. @param {{name: string, options: any[][]}} props */
-export function Choice({ name, options }) {
+/**
+ * A choice of one option.
+ *
+ * @param {{name: string, options: any[][], chosen?: string, pick?: (value: string) => void}} props at
+ *   first, the first one is chosen
+ */
+export function Choice({ name, options, chosen = options[0][0], pick }) {
+  const change = (/** @type {On<HTMLInputElement>} */ event) => pick?.(event.currentTarget.value);
   return options.map(
-    ([value, label], index) => html`
+    ([value, label]) => html`
       <label class="choice">
-        <input type="radio" name=${name} value=${value} defaultChecked=${index === 0} /> ${label}
+        <input type="radio" name=${name} value=${value} required
+          defaultChecked=${value === chosen} onchange=${change} />
+        ${" "}${label}
       </label>
     `,
   );
@@ -251,7 +259,7 @@ export function QuestionView({ title, text, yes, no, look = "primary", answer, .
     <${Modal} id="ask" aria-labelledby="ask-title" aria-describedby="ask-text"
         leave=${() => answer("")}>
       <h2 id="ask-title">${title}</h2>
-      <p id="ask-text">${text}</p>
+      <p id="ask-text">${renew(text)}</p>
       ${question.versions && html`<${Versions} ...${question} />`}
       <menu>
         <li><button type="button" autofocus onclick=${() => answer("no")}>${no}</button></li>

@@ -3,8 +3,9 @@
 import { make } from "./changes.js";
 import { Choice, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
-import { html } from "./html.js";
+import { html, isolate } from "./html.js";
 import { findAll } from "./listing.js";
+import { fold } from "./names.js";
 import { ApiError } from "./requests.js";
 import { explainNoUndo, makeAction } from "./sets.js";
 import { state, update } from "./state.js";
@@ -13,25 +14,6 @@ import { state, update } from "./state.js";
 
 /** How many groups are shown at once: others follow when these are merged. */
 const SHOWN_MAX = 100;
-
-/** Letters that Unicode does not take apart. */
-const LETTERS = /** @type {Record<string, string>} */ ({
-  ...{ ł: "l", ø: "o", đ: "d", ð: "d", ħ: "h", ŋ: "n", ŧ: "t", þ: "th", æ: "ae", œ: "oe" },
-  "×": " x ",
-});
-
-/** Return what a name has in common with those that differ in case, accents and signs. @param {string} name */
-export function fold(name) {
-  const upper = name.normalize("NFKD").toUpperCase(); // also of ß
-  const words = upper
-    .toLowerCase()
-    .normalize("NFKD")
-    .replace(/[\p{M}\p{Cf}'\u2018\u2019\u201b\ua78c\u02b9-\u02bf]/gu, "")
-    .replace(/[^\0-\x7f]/gu, (letter) => LETTERS[letter] ?? letter)
-    .replace(/[^\p{L}\p{N}]+/gu, " ")
-    .trim();
-  return words || name;
-}
 
 /** Return the groups of plants that share a name. @param {Plant[]} plants */
 export function group(plants) {
@@ -51,7 +33,7 @@ export async function findDuplicates() {
     const all = groups.find(([{ id }]) => id === value) ?? [];
     const kept = all.find(({ id }) => id === typed[value]) ?? all[0];
     const others = all.filter((plant) => plant !== kept);
-    const outcome = `merged into ${kept.id}: ${kept.name}`;
+    const outcome = `merged into ${kept.id}: ${isolate(kept.name)}`;
     const action = makeAction(outcome, others.length, "plants:create");
     const changes = others.map((before) => ({ before, after: null }));
     const { left, error } = await make(changes, action);
@@ -97,7 +79,7 @@ function Group({ plants }) {
   const [{ id, name }] = plants;
   const options = plants.map((plant) => [
     plant.id,
-    html`<span>${plant.id} <bdi>${plant.name}</bdi> <bdi class="hint">${plant.tag}</bdi></span>`,
+    html`<span><bdi class="hint">${plant.id}</bdi> <bdi>${plant.name}</bdi> <bdi class="hint">${plant.tag}</bdi></span>`,
   ]);
   return html`
     <fieldset>

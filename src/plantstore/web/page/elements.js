@@ -1,6 +1,6 @@
 /** Small elements of the page, texts, and the focus. */
 
-import { html } from "./html.js";
+import { html, renew } from "./html.js";
 import { state, update } from "./state.js";
 
 /**
@@ -20,9 +20,9 @@ export function Toast() {
   const about = plant && (isGone ? name : html`<a href="#/plants/${plant.id}">${name}</a>`);
   return html`
     <div id="toast" role="status">
-      <span id="said">${text}${about && html`${" "}${about}`}${note && html`<br />${note}`}</span>
+      <span id="said">${renew(text)}${about && html`${" "}${about}`}${note && html`<br />${renew(note)}`}</span>
       ${link}
-      ${action && html`<button type="button" onclick=${action[1]}>${action[0]}</button>`}
+      ${action && html`<button type="button" onclick=${action[1]}>${renew(action[0])}</button>`}
       <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
         onclick=${() => say("")}>×</button>
     </div>
@@ -49,7 +49,8 @@ export function focus(selector) {
   /** @type {?HTMLElement} */ (document.querySelector(selector))?.focus();
 }
 
-/** Close the menu or the list of tags that is open, on a narrow screen. */
-export function closePopover() {
+/** Close the menu or the list of tags that is open, unless a button opens another menu in it. @param {Event} [event] */
+export function closePopover(event) {
+  if (/** @type {?HTMLButtonElement} */ (event?.target)?.popoverTargetElement) return;
   /** @type {?HTMLElement} */ (document.querySelector(":popover-open"))?.hidePopover();
 }

@@ -4,7 +4,7 @@ import { entitle, LISTED, select } from "./address.js";
 import { client } from "./client.js";
 import { say } from "./elements.js";
 import { ApiError } from "./requests.js";
-import { state, update } from "./state.js";
+import { state } from "./state.js";
 
 /** The error number of an export whose format cannot hold a plant. */
 const NOT_ACCEPTABLE = 3010;
@@ -35,7 +35,6 @@ export async function exportPlants(kind, selected = []) {
   const query = select(state.query, LISTED);
   const name = `${nameFile(selected.length > 0 ? "selected" : entitle(query))}.${kind}`;
   const byId = state.listing?.byId;
-  update({ exportProblem: null });
   say("Exporting…");
   try {
     const parts =
@@ -51,8 +50,9 @@ export async function exportPlants(kind, selected = []) {
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof ApiError)) throw error;
-    update({ exportProblem: error });
-    say("");
+    // The message ends with the advice to export JSON lines, which the page does not do.
+    const advice = error.error === NOT_ACCEPTABLE ? " with plantstore export or the API" : "";
+    say(`Nothing was exported. ${error.message}${advice}`);
   }
 }
 
@@ -69,14 +69,6 @@ async function toWorkbook(csv) {
     throw error instanceof UnreadableError ? new ApiError(error.message, 406) : error;
   });
   return new Blob([content], { type: EXCEL });
-}
-
-/** Return why nothing was exported. */
-export function describeProblem() {
-  const { exportProblem: problem } = state;
-  // The message ends with the advice to export JSON lines, which the page does not do.
-  const advice = problem?.error === NOT_ACCEPTABLE ? " with plantstore export or the API" : "";
-  return problem && `Nothing was exported. ${problem.message}${advice}`;
 }
 
 /** @param {import("./client.js").Plant} plant */

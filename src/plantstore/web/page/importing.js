@@ -12,7 +12,7 @@
 import { client } from "./client.js";
 import { Frame, open } from "./dialogs.js";
 import { focus, number, say } from "./elements.js";
-import { html } from "./html.js";
+import { html, renew } from "./html.js";
 import { load } from "./listing.js";
 import { listRefused, RefusedRows, readRefused } from "./refused.js";
 import { ApiError } from "./requests.js";
@@ -153,7 +153,7 @@ async function send(plan, signal) {
       tell({ plan, file: plan.file });
       save("Save the file with its ids", plan.own);
     }
-    const { file, replaces } = plan;
+    const { file, conflict } = plan;
     plan.action ??= makeAction(
       `imported: ${file.name}`,
       plan.ids.length,
@@ -162,7 +162,7 @@ async function send(plan, signal) {
     );
     const { action } = plan;
     const store = async () => {
-      const answer = await client.import(file, { replaces, signal, set: action.set });
+      const answer = await client.import(file, { conflict, signal, set: action.set });
       signal.throwIfAborted();
       return answer;
     };
@@ -233,7 +233,7 @@ export function Importing() {
       </p>
       <p id="import-error" class="error" role="alert">${shown.problem}</p>
       <div class="tools">
-        ${(isRunning || canRetry) && html`<button type="button" onclick=${act}>${name}</button>`}
+        ${(isRunning || canRetry) && html`<button type="button" onclick=${act}>${renew(name)}</button>`}
         ${files.map(makeLink)}
         <button type="button" hidden=${isRunning} onclick=${close}>Close</button>
       </div>
@@ -243,9 +243,11 @@ export function Importing() {
 }
 
 /** @param {Plan} plan @param {import("./client.js").ImportResult} result */
-function describe(plan, { stored, already_stored, replaced, refused }) {
-  const all = refused + plan.faults.size;
-  const counts = { stored, "already there": already_stored, updated: replaced, refused: all };
+function describe({ faults, left }, { stored, already_stored, replaced, skipped, refused }) {
+  const counts = {
+    ...{ stored, "already there": already_stored, updated: replaced },
+    ...{ skipped: skipped + left, refused: refused + faults.size },
+  };
   const parts = Object.entries(counts)
     .filter(([what, count]) => count > 0 || what === "stored")
     .map(([what, count]) => `${number(count)} ${what}`);

@@ -1,14 +1,6 @@
 /** The page of plants that is shown. The address has its position, and what is searched for. */
 
-import {
-  addressOf,
-  isSameSearch,
-  LISTED,
-  PARAMETERS,
-  SEARCHED,
-  select,
-  TEXT_MAX,
-} from "./address.js";
+import { addressOf, LISTED, PARAMETERS, SEARCHED, select, TEXT_MAX } from "./address.js";
 import { client } from "./client.js";
 import { closePopover, say } from "./elements.js";
 import { ApiError, messageOf } from "./requests.js";
@@ -134,10 +126,11 @@ export async function selectFound() {
   const { shownQuery } = state;
   try {
     const found = await findAll();
-    if (!isSameSearch(state.shownQuery, shownQuery)) return; // It is another search now.
+    const [then, now] = [shownQuery, state.shownQuery].map((query) => select(query, SEARCHED));
+    if (String(then) !== String(now)) return; // It is another search now.
     const selected = new Map(state.selected);
     for (const plant of found) selected.set(plant.id, plant);
-    update({ selected, selectedAll: shownQuery });
+    update({ selected });
   } catch (error) {
     say(messageOf(error));
   }
@@ -227,6 +220,6 @@ export function go(query) {
 function leavePage() {
   say(""); // What it says is outdated.
   closePopover();
-  update({ exportProblem: null, freshId: "" });
+  update({ freshId: "" });
   load();
 }

@@ -5,26 +5,32 @@
  * @typedef {import("./client.js").Plant} Plant
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet?: number,
- *   table?: import("./csv.js").Table, top: number, isHeaded?: boolean, columns?: Columns, plan?: Plan,
- *   names?: Map<string, string>, isRead: boolean, replaces: boolean, takesLast: boolean,
- *   refused?: import("./refused.js").Refused, run: AbortController}} Preview what the user chose, and
- *   what became of it; the index of the first row that is used; by their ids, the names that plants
- *   keep; `isRead` if the table is what was chosen, `replaces` if plants that exist are updated, and
- *   `takesLast` if the last row of an id is sent
+ *   table?: import("./csv.js").Table, top: number, isHeaded?: boolean, columns?: Columns,
+ *   isGuess?: boolean, plan?: Plan, names?: Map<string, string>, stored: Map<string, boolean>,
+ *   isRead: boolean, conflict?: import("./client.js").Conflict, twins?: "skip"|"import",
+ *   takesLast: boolean, refused?: import("./refused.js").Refused, run: AbortController}} Preview what
+ *   the user chose, and what became of it; the index of the first row that is used; whether only its
+ *   values tell the column of ids; by their ids, the names that plants keep; which folded names plants
+ *   have already; `isRead` if the table is what was chosen; what becomes of rows whose id a plant has
+ *   already, and of those that get an id and whose name a plant has; `takesLast` if the last row of an
+ *   id is sent
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
- *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
- *   readSent: (at: number) => Plant, unnumbered: number, faults: Map<number, string>,
- *   isRepeating: boolean, shown: string[][], result?: import("./client.js").ImportResult,
- *   changing?: Changing[], action?: import("./sets.js").Action,
- *   own?: File, giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>}} Plan the
- *   CSV that is sent; of each of its rows the id, the index of the row that it comes from, the line
- *   on which it begins, and the plant; what is not sent, and why; whether rows have the same id; what
- *   a dry run says; some plants that change; and if rows get ids, the user's file with them
+ *   header: string[], conflict?: import("./client.js").Conflict, ids: string[], indexes: number[],
+ *   lines: number[], readSent: (at: number) => Plant, unnumbered: number, twins: number, left: number,
+ *   faults: Map<number, string>, isRepeating: boolean, shown: string[][],
+ *   result?: import("./client.js").ImportResult, changing: Changing[],
+ *   action?: import("./sets.js").Action, own?: File,
+ *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>}} Plan the CSV that is
+ *   sent; of each of its rows the id, the index of the row that it comes from, the line on which it
+ *   begins, and the plant; how many rows without an id have the name of a plant, and how many are left
+ *   out; what is not sent, and why; whether rows have the same id; what a dry run says; some plants
+ *   that change; and if rows get ids, the user's file with them
  * @typedef {{old: Plant, plant: Plant}} Changing before and after
  */
 
 import { forEachRow, isEmpty, write } from "./csv.js";
 import { number } from "./elements.js";
+import { fold as foldName } from "./names.js";
 
 /** The usual names of the columns, in several languages, without blanks and signs; the best first. */
 const USUAL = {
@@ -76,7 +82,7 @@ export function suggest(preview, top) {
     top !== undefined ||
     Object.values(found).some((column) => column >= 0) ||
     (!preview.isPasted && !first.some((cell) => INTEGER.test(cell)));
-  const start = preview.isHeaded ? preview.top + 1 : preview.top;
+  const start = findStart(preview);
   const plants = sample.filter((at) => at >= start).map((at) => rows[at]);
   const list = (/** @type {number} */ column) =>
     plants.map((cells) => cells[column]?.trim() ?? "").filter((cell) => cell !== "");
@@ -86,7 +92,8 @@ export function suggest(preview, top) {
   if (found.id < 0) found.id = maybe;
   const isFree = (/** @type {number} */ column) => !Object.values(found).includes(column);
   const isCount = preview.isHeaded && COUNTS.test(fold(first[0]));
-  if (found.id < 0 && isFree(0) && !isCount && areIds(rows.slice(start), list(0))) found.id = 0;
+  preview.isGuess = found.id < 0 && isFree(0) && !isCount && areIds(rows.slice(start), list(0));
+  if (preview.isGuess) found.id = 0;
   const isNames = (/** @type {number} */ column) => {
     const cells = list(column);
     return cells.length === 0 ? plants.length === 0 : !cells.every((cell) => NO_NAME.test(cell));
@@ -99,6 +106,11 @@ export function suggest(preview, top) {
     found.tag = found.name + 1;
   }
   preview.columns = found;
+}
+
+/** Return the index of the first row with a plant. @param {Preview} preview */
+export function findStart({ isHeaded, top }) {
+  return isHeaded ? top + 1 : top;
 }
 
 /** Return the indexes of the first rows that are not empty. @param {string[][]} rows */
@@ -168,21 +180,22 @@ function areIds(rows, sample) {
  * @returns {Promise<Plan>}
  */
 export async function makePlan(preview, signal, given) {
-  const { file, isHeaded, isPasted, replaces, takesLast, names, top } = preview;
+  const { file, isPasted, takesLast, names, stored, twins } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
   const header = makeHeader(preview);
-  const start = isHeaded ? top + 1 : top;
+  const start = findStart(preview);
   const fields = columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
   const parts = [write([fields])];
   const head = columns.id < 0 ? ["id", ...header] : header;
   const numbered = [`\ufeff${write([head], table.separator)}`];
   /** @type {Plan} */
   const plan = {
-    ...{ file, base, table, columns, header, replaces, shown: [] },
-    ...{ ids: [], indexes: [], lines: [], unnumbered: 0, faults: new Map(table.faults) },
-    isRepeating: false,
+    ...{ file, base, table, columns, header, shown: [], changing: [] },
+    ...{ ids: [], indexes: [], lines: [], unnumbered: 0, twins: 0, left: 0 },
+    conflict: names ? "replace" : preview.conflict,
+    ...{ faults: new Map(table.faults), isRepeating: false },
     readSent: (at) => ({ ...readRow(table.rows[plan.indexes[at]]), id: plan.ids[at] }),
   };
   const readRow = (/** @type {string[]} */ cells) => {
@@ -210,10 +223,14 @@ export async function makePlan(preview, signal, given) {
     const repeat = isRepeated ? `Row ${number(other + 1)} has this id, too` : "";
     const fault = check(cells, index) || repeat;
     if (fault) plan.faults.set(index, fault);
-    const isNew = !fault && own === "";
+    const isTwin = !fault && own === "" && stored.get(foldName(name));
+    const isLeft = isTwin && twins === "skip";
+    if (isTwin) plan.twins += 1;
+    if (isLeft) plan.left += 1;
+    const isNew = !fault && own === "" && !isLeft;
     const id = isNew ? ids.next().value : own;
     if (given) numbered.push(write([withId(cells, columns.id, id)], table.separator));
-    if (fault) return;
+    if (fault || isLeft) return;
     if (isNew) plan.unnumbered += 1;
     const text = write([[id, name, tag].slice(0, fields.length)]);
     parts.push(text);

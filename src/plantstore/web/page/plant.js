@@ -6,6 +6,7 @@ import { Field, Frame, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
+import { findNamed } from "./names.js";
 import { ApiError, ID_TAKEN, messageOf } from "./requests.js";
 import { attempt, finish, makeAction } from "./sets.js";
 import { deletePlants } from "./several.js";
@@ -20,9 +21,8 @@ const LINK = /^#\/plants\/(-?\d+)$/;
 
 const ANY_ID = "It can be any whole number that no other plant has.";
 
-/** How long nothing must be typed before plants of the same name are looked for, and how many. */
+/** How long nothing must be typed before plants of the same name are looked for. */
 const TYPING_SECONDS = 0.3;
-const NAMESAKES = 20;
 
 let typing = 0;
 
@@ -94,14 +94,11 @@ function makeLink(id, text) {
 /** Show another plant that has a name, if there is one. @param {string} name @param {string} [id] */
 async function findNamesake(name, id) {
   update({ namesake: null });
-  if (name === "" || !may("plants:read")) return;
+  if (name.trim() === "" || !may("plants:read")) return;
   const { dialog } = state;
-  const query = new URLSearchParams({ q: name });
-  const found = await client.list(query, NAMESAKES).catch(messageOf);
+  const found = await findNamed(name).catch(messageOf);
   if (typeof found === "string" || state.dialog !== dialog) return;
-  const fold = (/** @type {string} */ text) => text.trim().toLowerCase();
-  const isSame = (/** @type {Plant} */ other) => other.id !== id && fold(other.name) === fold(name);
-  update({ namesake: found.plants.find(isSame) ?? null });
+  update({ namesake: found.find((other) => other.id !== id) ?? null });
 }
 
 /** Add one plant, or several, each with the tag of the one before, or of the list. */

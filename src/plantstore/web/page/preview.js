@@ -10,14 +10,16 @@
 
 import { client } from "./client.js";
 import { ENCODINGS, FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
-import { Frame, open } from "./dialogs.js";
-import { number } from "./elements.js";
-import { html } from "./html.js";
-import { INTEGER, listSample, makePlan, suggest } from "./plan.js";
+import { Choice, Frame, open } from "./dialogs.js";
+import { countPlants, number } from "./elements.js";
+import { findStored, readChanging, readNames } from "./existing.js";
+import { html, renew } from "./html.js";
+import { fold } from "./names.js";
+import { listSample, makePlan, suggest } from "./plan.js";
 import { RefusedRows, readRefused } from "./refused.js";
-import { ApiError, hasStatus, ID_TAKEN, messageOf, NOT_FOUND } from "./requests.js";
+import { ApiError, ID_TAKEN } from "./requests.js";
 import { explainNoUndo, findScope } from "./sets.js";
-import { state, update } from "./state.js";
+import { may, state, update } from "./state.js";
 
 const FIELDS = /** @type {["id"|"name"|"tag", string, string][]} */ ([
   ["id", "Id", "New ids"],
@@ -25,14 +27,15 @@ const FIELDS = /** @type {["id"|"name"|"tag", string, string][]} */ ([
   ["tag", "Tag", "None"],
 ]);
 
-/** How many of the plants that change are shown: each is read. */
-const SHOWN_CHANGES = 50;
-
-/** How many plants keep their names, which are read, if the file has none. */
-const NAMES_MAX = 1000;
-
-/** How many plants are read at once: as many as a browser opens connections. */
-const PARALLEL = 6;
+/** What becomes of rows whose id, or whose name, a plant has already. */
+const CONFLICTS = [
+  ["replace", "Update"],
+  ["skip", "Skip"],
+];
+const TWINS = [
+  ["skip", "Skip"],
+  ["import", "Import as new plants"],
+];
 
 /** How many columns can be chosen, and how many that are not used are named. */
 const COLUMNS_MAX = 100;
@@ -52,8 +55,8 @@ const ROW_SHOWN = 60;
 export function openPreview(file, start, isPasted = false) {
   /** @type {Preview} */
   const preview = {
-    ...{ file, isPasted, top: 0, isRead: false, replaces: false, takesLast: false },
-    run: new AbortController(),
+    ...{ file, isPasted, top: 0, isRead: false, takesLast: false },
+    ...{ stored: new Map(), run: new AbortController() },
   };
   /** @type {import("./dialogs.js").Act} */
   const act = async (_typed, { value }) => {
@@ -90,16 +93,8 @@ async function refresh(preview) {
       suggest(preview);
     }
     await readNames(preview, signal);
-    const plan = await makePlan(preview, signal);
-    preview.plan = plan;
-    update();
-    const { file, replaces } = plan;
-    const { result } = await client.import(file, { replaces, signal, isDry: true });
-    signal.throwIfAborted();
-    plan.result = result;
-    preview.refused = readRefused(plan, result);
-    update();
-    if (plan.replaces && result.replaced > 0) plan.changing = await readChanging(plan, signal);
+    await findStored(preview, signal);
+    await check(preview, signal);
   } catch (error) {
     if (signal.aborted) return;
     const isKnown = error instanceof UnreadableError;
@@ -111,56 +106,29 @@ async function refresh(preview) {
 }
 
 /**
- * Read the names of the plants, up to a maximum, if a file that updates them has only ids and tags.
+ * Ask what would become of the rows, also if plants that exist were updated.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
-async function readNames(preview, signal) {
-  const { table, columns = { id: -1, name: -1, tag: -1 }, replaces } = preview;
-  const cells = (table?.rows ?? []).map((row) => row[columns.id]?.trim() ?? "");
-  const ids = new Set(cells.filter((cell) => INTEGER.test(cell)));
-  const names = new Map();
-  preview.names = undefined;
-  if (!replaces || columns.name >= 0 || columns.tag < 0 || ids.size > NAMES_MAX) return;
-  await forEach([...ids], async (id) => {
-    signal.throwIfAborted();
-    const { plant } = await client.read(id, signal).catch((error) => {
-      if (!hasStatus(error, NOT_FOUND)) throw error;
-      return { plant: null };
-    });
-    if (plant) names.set(id, plant.name);
-  });
-  preview.names = names;
-}
-
-/**
- * Return the first plants that change, as they are. A dry run without updates refuses them.
- *
- * @param {Plan} plan @param {AbortSignal} signal
- */
-async function readChanging(plan, signal) {
-  const { file, ids, lines, columns } = plan;
-  const { result } = await client.import(file, { replaces: false, signal, isDry: true });
-  const taken = result.errors.filter(({ error }) => error === ID_TAKEN);
-  const replaced = [...new Set(taken.map(({ line }) => ids[lines.indexOf(line)]))];
-  const read = async (/** @type {string} */ id) => {
-    // It may be deleted, or the token permits only changes.
-    const old = await client.read(id).then(({ plant }) => plant, messageOf);
-    if (typeof old === "string") return [];
-    const sent = plan.readSent(ids.lastIndexOf(id));
-    const plant = { ...sent, tag: columns.tag < 0 ? old.tag : sent.tag };
-    return old.name === plant.name && old.tag === plant.tag ? [] : [{ old, plant }];
-  };
-  return (await Promise.all(replaced.slice(0, SHOWN_CHANGES).map(read))).flat();
-}
-
-/** Do something with each of many, some at once. @param {string[]} all @param {(one: string) => Promise<void>} work */
-async function forEach(all, work) {
-  const queue = all.values();
-  const workers = Array.from({ length: PARALLEL }, async () => {
-    for (const one of queue) await work(one);
-  });
-  await Promise.all(workers);
+async function check(preview, signal) {
+  const plan = await makePlan(preview, signal);
+  preview.plan = plan;
+  update();
+  const conflict = may("plants:update") ? "replace" : "refuse";
+  const { result } = await client.import(plan.file, { conflict, signal, isDry: true });
+  const isTaken = result.replaced > 0 || result.errors.some(({ error }) => error === ID_TAKEN);
+  if (isTaken) plan.changing = await readChanging(plan, signal);
+  signal.throwIfAborted();
+  const isSame = plan.changing.every(({ old, plant }) => fold(old.name) === fold(plant.name));
+  if (isTaken && preview.isGuess && !(isSame && plan.changing.length > 0)) {
+    // Other plants have these numbers, so they are no ids.
+    Object.assign(preview, { columns: { ...plan.columns, id: -1 }, isGuess: false });
+    await findStored(preview, signal);
+    await check(preview, signal);
+    return;
+  }
+  plan.result = result;
+  preview.refused = readRefused(plan, result);
 }
 
 /** @param {Preview} preview */
@@ -186,15 +154,15 @@ function PreviewView({ preview }) {
   const error = state.dialog?.error;
   const buttons = error ? [["check", "Try again"]] : [];
   const isUsable = plan?.result && isNamed(preview);
-  if (isUsable) buttons.push(["import", "Import", "primary"]);
+  if (isUsable && countChanges(plan) > 0) buttons.push(["import", "Import", "primary"]);
   const doing = error ? "" : table ? "Checking…" : "Reading…";
   return html`
     <${Frame} id="preview" buttons=${buttons}>
       ${table && html`<${Choices} preview=${preview} />`}
       ${plan && html`<${Plants} preview=${preview} />`}
       <p id="preview-said" role="status">${plan?.result ? describeCheck(plan) : doing}</p>
-      ${plan?.result && plan.changing && html`<${Changes} plan=${plan} />`}
-      ${plan && describeNotes(preview).map((note) => html`<p class="hint">${note}</p>`)}
+      ${plan && !error && isNamed(preview) && html`<${Questions} preview=${preview} />`}
+      ${plan && describeNotes(preview).map((note) => html`<p class="hint">${renew(note)}</p>`)}
       ${isUsable && refused && html`<${RefusedRows} ...${refused} />`}
     <//>
   `;
@@ -235,13 +203,20 @@ function Choices({ preview }) {
           ${" "}Of rows with the same id, import the last one
         </label>`
       }
-      <label class="choice" data-needs="plants:update">
-        <input type="checkbox" checked=${preview.replaces}
-          onchange=${() => choose(preview, { replaces: !preview.replaces })} />
-        ${" "}Update plants that exist
-      </label>
     </div>
   `;
+}
+
+/**
+ * Choose what becomes of plants that exist. The dry run has told the result of both.
+ *
+ * @param {Preview} preview @param {"replace"|"skip"} conflict
+ */
+function chooseConflict(preview, conflict) {
+  Object.assign(preview, { conflict });
+  Object.assign(preview.plan ?? {}, { conflict });
+  Object.assign(state.dialog ?? {}, { isTouched: true });
+  update();
 }
 
 /** Take the names of the columns from a row, or from none. @param {Preview} preview @param {string} at */
@@ -297,13 +272,45 @@ function Plants({ preview }) {
   `;
 }
 
+/** Ask what becomes of rows whose plants exist, or whose names plants have. @param {{preview: Preview}} props */
+function Questions({ preview }) {
+  const plan = /** @type {Plan} */ (preview.plan);
+  const { twins } = plan;
+  const existing = countExisting(plan);
+  return html`
+    ${
+      existing > 0 &&
+      html`<fieldset>
+        <legend>${renew(`${countPlants(existing)} ${existing === 1 ? "exists" : "exist"}`)}</legend>
+        <${Changes} plan=${plan} />
+        ${
+          !preview.names &&
+          html`<${Choice} name="conflict" options=${CONFLICTS} chosen=${preview.conflict ?? ""}
+            pick=${(/** @type {any} */ value) => chooseConflict(preview, value)} />`
+        }
+      </fieldset>`
+    }
+    ${
+      twins > 0 &&
+      html`<fieldset>
+        <legend>
+          ${renew(`${number(twins)} of the names ${twins === 1 ? "is" : "are"} there already`)}
+        </legend>
+        <${Choice} name="twins" options=${TWINS} chosen=${preview.twins ?? ""}
+          pick=${(/** @type {any} */ value) => choose(preview, { twins: value })} />
+      </fieldset>`
+    }
+  `;
+}
+
 /** Some plants that change, before and after. @param {{plan: Plan}} props */
-function Changes({ plan: { changing = [], result } }) {
-  const more = (result?.replaced ?? 0) - changing.length;
+function Changes({ plan }) {
+  const { changing } = plan;
+  const more = countExisting(plan) - changing.length;
   const describe = (/** @type {import("./client.js").Plant} */ { name, tag }) =>
     html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
   const makeItem = (/** @type {Changing} */ { old, plant }) => html`
-    <li>${old.id}: ${describe(old)} → ${describe(plant)}</li>
+    <li key=${old.id}>${old.id}: ${describe(old)} → ${describe(plant)}</li>
   `;
   return html`
     <ul id="preview-changes" aria-label="Plants that change" tabindex="0">
@@ -321,7 +328,8 @@ function Select({ value, options, choose }) {
   return html`
     <select onchange=${change}>
       ${options.map(
-        ([key, name]) => html`<option value=${key} selected=${key === value}>${name}</option>`,
+        ([key, name]) =>
+          html`<option key="${key} ${name}" value=${key} selected=${key === value}>${name}</option>`,
       )}
     </select>
   `;
@@ -332,11 +340,25 @@ function isNamed({ columns, names }) {
   return (columns?.name ?? -1) >= 0 || names !== undefined;
 }
 
+/** Return how many plants exist and would change. @param {Plan} plan */
+function countExisting({ result }) {
+  return result?.replaced ?? 0;
+}
+
+/** Return how many plants an import would store or change. @param {Plan} plan */
+function countChanges(plan) {
+  const { stored = 0 } = plan.result ?? {};
+  return stored + (plan.conflict === "skip" ? 0 : countExisting(plan));
+}
+
 /** Say what the service answers to a dry run. @param {Plan} plan */
-function describeCheck({ result, faults }) {
+function describeCheck({ result, faults, conflict, left }) {
   const { stored = 0, already_stored = 0, replaced = 0, refused = 0 } = result ?? {};
-  const all = refused + faults.size;
-  const counts = { new: stored, "the same": already_stored, change: replaced, refused: all };
+  const [change, skipped] = conflict === "skip" ? [0, replaced] : [replaced, 0];
+  const counts = {
+    ...{ new: stored, "the same": already_stored, change },
+    ...{ skipped: left + skipped, refused: refused + faults.size },
+  };
   const parts = Object.entries(counts).filter(([what, many]) => many > 0 || what === "new");
   return parts.map(([what, many]) => `${number(many)} ${what}`).join(", ");
 }
@@ -345,7 +367,7 @@ function describeCheck({ result, faults }) {
 function describeNotes(preview) {
   const { plan: made, isHeaded } = preview;
   const plan = /** @type {Plan} */ (made);
-  const { header, giveIds, replaces, table, columns, result } = plan;
+  const { header, giveIds, table, columns } = plan;
   const used = Object.values(columns);
   const isOther = (/** @type {number} */ index) =>
     isHeaded && !used.includes(index) && table.rows[preview.top][index] !== "";
@@ -355,17 +377,10 @@ function describeNotes(preview) {
   const notes = {
     "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
-    "The grey rows above the header are not imported.": preview.top > 0,
-    "Plants that exist keep their tags.": replaces && columns.tag < 0,
-    "Plants with some of these ids exist. Choose “Update plants that exist” to change them.":
-      !replaces && result?.errors.some(({ error }) => error === ID_TAKEN),
-    [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. If you import this file twice, these plants are stored twice: save the file with its ids afterwards, and use it from then on.`]:
+    [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. Save the file with its ids afterwards, and use it from then on.`]:
       giveIds !== undefined,
-    "Choose the column of the names, or “Update plants that exist” to set their tags only.":
-      !isNamed(preview) && !replaces,
     "Choose the column of the names. Without names, a file can set the tags of 1,000 plants.":
-      !isNamed(preview) && replaces,
-    "Plants that exist keep their names.": preview.names !== undefined,
+      !isNamed(preview),
     [explainNoUndo(findScope(plan.result))]: explainNoUndo(findScope(plan.result)) !== "",
   };
   const own = Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));

@@ -3,7 +3,7 @@
 import { client, tokenIn } from "./client.js";
 import { ask as askAbout, isTyped, Modal } from "./dialogs.js";
 import { focus } from "./elements.js";
-import { html } from "./html.js";
+import { html, renew } from "./html.js";
 import { stopImport } from "./importing.js";
 import { load } from "./listing.js";
 import { openLinkedPlant } from "./plant.js";
@@ -143,7 +143,7 @@ function describeRefusal(message) {
 export function Enter() {
   const toggle = () => (state.signIn ? update({ signIn: null }) : ask(""));
   const text = state.signIn ? "Cancel" : "Sign in";
-  return html`<button type="button" onclick=${toggle}>${text}</button>`;
+  return html`<button type="button" onclick=${toggle}>${renew(text)}</button>`;
 }
 
 /** The form that asks for a token. If a dialog is open, it is above it, and the dialog remains. */

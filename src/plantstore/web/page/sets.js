@@ -15,7 +15,7 @@
 import { client } from "./client.js";
 import { ask, Choice, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
-import { html } from "./html.js";
+import { html, renew } from "./html.js";
 import { load } from "./listing.js";
 import { hasStatus, messageOf, NOT_FOUND } from "./requests.js";
 import { may, state, update } from "./state.js";
@@ -266,7 +266,7 @@ function chooseUndo() {
     const when = new Date(entry.when).toLocaleString("en", WHEN);
     return [
       String(at),
-      html`<span>${describe(entry)}<br /><span class="hint">${when}</span></span>`,
+      html`<span>${renew(describe(entry))}<br /><span class="hint">${when}</span></span>`,
     ];
   });
   open({ View: UndoView, title: "Undo a change", content: { options }, act, isDisposable: true });

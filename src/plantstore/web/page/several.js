@@ -4,7 +4,7 @@ import { addressOf } from "./address.js";
 import { make } from "./changes.js";
 import { Field, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
-import { html } from "./html.js";
+import { html, isolate } from "./html.js";
 import { findAll } from "./listing.js";
 import { messageOf } from "./requests.js";
 import { explainNoUndo, makeAction } from "./sets.js";
@@ -99,7 +99,7 @@ function askForTag(plants, entitle, old, label, end) {
     action,
     change: (plant, { tag = old }) => ({ ...plant, tag: tag || undefined }),
     begin: ({ tag = old }) => {
-      action.outcome = `now have ${tag ? `the tag ${tag}` : "no tag"}`;
+      action.outcome = `now have ${tag ? `the tag ${isolate(tag)}` : "no tag"}`;
     },
     content: { tag: old, label },
     end: ({ tag = old }) => end?.(tag),

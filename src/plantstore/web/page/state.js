@@ -24,8 +24,6 @@ export const state = {
   problem: /** @type {?ApiError} */ (null),
   /** The plants that are selected, by id, also those of other pages and searches. */
   selected: /** @type {Map<string, Plant>} */ (new Map()),
-  /** The search of which all plants were selected at once, since when none was selected otherwise. */
-  selectedAll: /** @type {?URLSearchParams} */ (null),
   /** The id of the plant that was selected last. */
   picked: "",
   /** The tags that begin with what is typed. */
@@ -43,7 +41,6 @@ export const state = {
   freshId: "",
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),
-  exportProblem: /** @type {?ApiError} */ (null),
   importing: /** @type {import("./importing.js").Import} */ ({}),
   /** Whether a file is dragged over the page. */
   isDropping: false,

@@ -71,7 +71,7 @@ function Row({ plant }) {
         <input type="checkbox" aria-label="Select plant ${id}" checked=${state.selected.has(id)}
           onclick=${(/** @type {On<HTMLInputElement, MouseEvent>} */ event) => pickOne(event, id)} />
       </td>
-      <td role="cell" class="id">${id}</td>
+      <td role="cell" class="id"><bdi>${id}</bdi></td>
       <th role="rowheader" scope="row" class="name">
         <a href="#/plants/${id}"><${PlantText} text=${name} /></a>
       </th>
@@ -94,7 +94,7 @@ function pick(plants, isOn) {
     if (isOn) selected.set(plant.id, plant);
     else selected.delete(plant.id);
   }
-  update({ selected, selectedAll: null });
+  update({ selected });
 }
 
 /**

@@ -3,7 +3,7 @@
 import { addressOf, linkTo, TEXT_MAX } from "./address.js";
 import { client } from "./client.js";
 import { number, PlantText } from "./elements.js";
-import { html } from "./html.js";
+import { html, renew } from "./html.js";
 import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
@@ -100,7 +100,7 @@ export function TagsButton() {
   return html`
     <button id="tags-button" type="button" class="menu" popovertarget="tag-list"
       data-needs="plants:read">
-      ${tag === null ? other : html`<${PlantText} text=${tag} />`}
+      ${tag === null ? renew(other) : html`<${PlantText} text=${tag} />`}
     </button>
   `;
 }
@@ -138,7 +138,7 @@ function Entry({ href, text, many, isShown }) {
   return html`
     <li>
       <a href=${href} aria-current=${isShown ? "true" : undefined}>
-        <${PlantText} text=${text} /> <span class="count">${many !== undefined && number(many)}</span>
+        <${PlantText} text=${text} /> <bdi class="count">${many !== undefined && number(many)}</bdi>
       </a>
     </li>
   `;

@@ -1,0 +1,116 @@
+/** What the service has already of the plants of a file: its preview shows this, and asks about it. */
+
+import { client } from "./client.js";
+import { forEachRow } from "./csv.js";
+import { findAll } from "./listing.js";
+import { findNamed, fold } from "./names.js";
+import { findStart, INTEGER } from "./plan.js";
+import { hasStatus, ID_TAKEN, messageOf, NOT_FOUND } from "./requests.js";
+import { may } from "./state.js";
+
+/** @typedef {import("./plan.js").Preview} Preview */
+/** @typedef {import("./plan.js").Plan} Plan */
+
+/** How many of the plants that change are shown: each is read. */
+const SHOWN_CHANGES = 50;
+
+/** How many plants keep their names, which are read, if the file has none. */
+const NAMES_MAX = 1000;
+
+/** How many plants are listed in the time in which one is looked for by its name. */
+const PLANTS_A_NAME = 100;
+
+/** How many plants are looked for at once: as many as a browser opens connections. */
+const PARALLEL = 6;
+
+/**
+ * Read the names of the plants, up to a maximum, if a file has only ids and tags.
+ *
+ * @param {Preview} preview @param {AbortSignal} signal
+ */
+export async function readNames(preview, signal) {
+  const { table, columns = { id: -1, name: -1, tag: -1 } } = preview;
+  preview.names = undefined;
+  if (columns.name >= 0 || columns.id < 0 || columns.tag < 0) return;
+  if (!may("plants:read") || !may("plants:update")) return;
+  const cells = (table?.rows ?? []).map((row) => row[columns.id]?.trim() ?? "");
+  const ids = new Set(cells.filter((cell) => INTEGER.test(cell)));
+  const names = new Map();
+  if (ids.size > NAMES_MAX) return;
+  await forEach(ids, signal, async (id) => {
+    const { plant } = await client.read(id, signal).catch((error) => {
+      if (!hasStatus(error, NOT_FOUND)) throw error;
+      return { plant: null };
+    });
+    if (plant) names.set(id, plant.name);
+  });
+  preview.names = names;
+}
+
+/**
+ * Find which names of rows without an id plants have already.
+ *
+ * @param {Preview} preview @param {AbortSignal} signal
+ */
+export async function findStored(preview, signal) {
+  const { table, columns, stored } = preview;
+  const { id = -1, name = -1 } = columns ?? {};
+  const start = findStart(preview);
+  if (!may("plants:read")) return;
+  /** @type {Map<string, string>} */
+  const sought = new Map();
+  await forEachRow(table?.rows ?? [], signal, (cells, index) => {
+    const text = cells[name]?.trim() ?? "";
+    const key = fold(text);
+    if (index >= start && text && !cells[id]?.trim() && !stored.has(key)) sought.set(key, text);
+  });
+  if (sought.size === 0) return;
+  let isAll = true;
+  const plants = await findAll(new URLSearchParams({ sort: "name" }), (_, total) => {
+    isAll = total <= sought.size * PLANTS_A_NAME && !signal.aborted;
+    return isAll;
+  });
+  const names = new Set(plants.map((plant) => fold(plant.name)));
+  await forEach(sought, signal, async ([key, text]) => {
+    stored.set(key, names.has(key) || (!isAll && (await findNamed(text, signal)).length > 0));
+  });
+}
+
+/**
+ * Return the first plants that would change, as they are. A dry run without updates refuses them.
+ *
+ * @param {Plan} plan @param {AbortSignal} signal
+ */
+export async function readChanging({ file, ids, lines, columns, readSent }, signal) {
+  const { result } = await client.import(file, { signal, isDry: true });
+  const taken = result.errors.filter(({ error }) => error === ID_TAKEN);
+  const replaced = new Set(taken.map(({ line }) => ids[lines.indexOf(line)]));
+  const changing = /** @type {import("./plan.js").Changing[]} */ ([]);
+  await forEach([...replaced].slice(0, SHOWN_CHANGES), signal, async (id) => {
+    // It may be deleted, or the token does not permit to read it.
+    const old = await client.read(id, signal).then(({ plant }) => plant, messageOf);
+    if (typeof old === "string") return;
+    const sent = readSent(ids.lastIndexOf(id));
+    changing.push({ old, plant: { ...sent, tag: columns.tag < 0 ? old.tag : sent.tag } });
+  });
+  return changing.sort(({ old: one }, { old: other }) =>
+    BigInt(one.id) < BigInt(other.id) ? -1 : 1,
+  );
+}
+
+/**
+ * Do something with each of many, some at once.
+ *
+ * @template T
+ * @param {Iterable<T>} all @param {AbortSignal} signal @param {(one: T) => Promise<void>} act
+ */
+async function forEach(all, signal, act) {
+  const queue = Iterator.from(all);
+  const workers = Array.from({ length: PARALLEL }, async () => {
+    for (const one of queue) {
+      signal.throwIfAborted();
+      await act(one);
+    }
+  });
+  await Promise.all(workers);
+}

@@ -1,0 +1,34 @@
+/** Names: which are the same, as the search folds them, and which plants have one. */
+
+import { TEXT_MAX } from "./address.js";
+import { client } from "./client.js";
+
+/** How many plants whose names begin alike are looked through for one that has a name. */
+const LOOKED_THROUGH = 20;
+
+/** Letters that Unicode does not take apart. */
+const LETTERS = /** @type {Record<string, string>} */ ({
+  ...{ ł: "l", ø: "o", đ: "d", ð: "d", ħ: "h", ŋ: "n", ŧ: "t", þ: "th", æ: "ae", œ: "oe" },
+  "×": " x ",
+});
+
+/** Return what a name has in common with those that differ in case, accents and signs. @param {string} name */
+export function fold(name) {
+  const upper = name.normalize("NFKD").toUpperCase(); // also of ß
+  const words = upper
+    .toLowerCase()
+    .normalize("NFKD")
+    .replace(/[\p{M}\p{Cf}'\u2018\u2019\u201b\ua78c\u02b9-\u02bf]/gu, "")
+    .replace(/[^\0-\x7f]/gu, (letter) => LETTERS[letter] ?? letter)
+    .replace(/[^\p{L}\p{N}]+/gu, " ")
+    .trim();
+  return words || name;
+}
+
+/** Return plants that have a name. @param {string} name @param {AbortSignal} [signal] */
+export async function findNamed(name, signal) {
+  // In order by name, they are the first ones from this name on.
+  const query = new URLSearchParams({ sort: "name", from: name.slice(0, TEXT_MAX) });
+  const { plants } = await client.list(query, LOOKED_THROUGH, signal);
+  return plants.filter((plant) => fold(plant.name) === fold(name));
+}

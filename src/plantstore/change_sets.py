@@ -19,8 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from plantstore.changes import Outcome, PlantOutcome, Result, Swap
-from plantstore.errors import BatchRefusedError, ErrorCode, FeedError, RequestError
-from plantstore.feed import OFF
+from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.plants import Plant
 
 # Ids of plants that the response to an undo lists. All of them are counted.
@@ -49,43 +48,11 @@ class SetChange(NamedTuple):
     tag_before: str | None
 
 
-class SetState(NamedTuple):
-    """The state of a set, in the same snapshot as a page of it.
-
-    Attributes:
-        days: how long changes are kept; 0 if the feed is off.
-        total: the number of its changes; None if there is no such set.
-        is_complete: whether its first change is kept.
-
-    """
-
-    days: int
-    total: int | None
-    is_complete: bool | None
-
-
 class SetPage(NamedTuple):
     """Changes of a set in order of id, and then of number, and the number of all of them."""
 
     changes: list[SetChange]
     total: int
-
-
-def page_of(state: SetState, changes: list[SetChange]) -> SetPage:
-    """Return a page of a set, or refuse it.
-
-    Raises:
-        FeedError: the feed is off, there is no such set, or its first change is trimmed.
-
-    """
-    if not state.days:
-        raise FeedError(ErrorCode.FEED_OFF, OFF)
-    if state.total is None:
-        raise FeedError(ErrorCode.NO_SUCH_SET, "No change set has this name")
-    if not state.is_complete:
-        message = "The first changes of the set are not kept any more"
-        raise FeedError(ErrorCode.CHANGES_GONE, message)
-    return SetPage(changes, state.total)
 
 
 def set_closed() -> RequestError:
@@ -114,7 +81,7 @@ class UndoCounts(msgspec.Struct):
 
 
 class Walk:
-    """Turns the changes of a set into one `Swap` for each plant.
+    """Makes one `Swap` for each plant from the changes of a set.
 
     Attributes:
         place: of the last change that it was given; None before the first one.

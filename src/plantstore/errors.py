@@ -99,10 +99,6 @@ class UsageError(PlantStoreError):
     """A command or a setting is wrong, so a retry cannot succeed."""
 
 
-class UnsupportedError(UsageError):
-    """A command asks for what this installation, or this kind of store, cannot do."""
-
-
 class OperationError(PlantStoreError):
     """A command is correct, but cannot be carried out now: a name is taken, a file exists."""
 

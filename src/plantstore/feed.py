@@ -25,7 +25,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from plantstore.errors import ErrorCode, FeedError
 from plantstore.listings import Page
 from plantstore.plants import NewPlant
 
@@ -58,56 +57,8 @@ class Recorded(NamedTuple):
     tag: str | None
 
 
-class FeedState(NamedTuple):
-    """The state of a feed, in the same snapshot as a page of it.
-
-    Attributes:
-        days: how long changes are kept; 0 if the feed is off.
-        last: the last number that was given.
-        is_complete: whether the feed has all changes after the number after which the page begins:
-            it has this number, or keeps all changes after it.
-        first: the first number that is kept; None if there is none.
-        found: how many changes follow, up to one more than the page may have.
-
-    """
-
-    days: int
-    last: int
-    is_complete: bool
-    first: int | None
-    found: int
-
-
 # It ends with a number, also if it is the last page.
 ChangesPage: TypeAlias = Page[Recorded, int]
-
-OFF: Final = "The feed of changes is off: the service runs with --changes-keep 0"
-_EXPORT: Final = "Export the plants again, and follow from the Changes-After of the export"
-
-
-def page_of(state: FeedState, after: int | None, changes: list[Recorded]) -> ChangesPage:
-    """Return a page of the feed, or refuse it.
-
-    Args:
-        state: of the feed.
-        after: the number after which the page begins; None for the present.
-        changes: those on the page.
-
-    Raises:
-        FeedError: the feed is off, or does not have all changes after the number.
-
-    """
-    if not state.days:
-        raise FeedError(ErrorCode.FEED_OFF, OFF)
-    if after is None:
-        return Page([], state.last, is_last=True)
-    if not state.is_complete:
-        left = "no change is left" if state.first is None else f"the first left is {state.first}"
-        message = f"Not all changes after {after} are kept, and {left}. {_EXPORT}"
-        raise FeedError(ErrorCode.CHANGES_GONE, message, state.first)
-    end = changes[-1].number if changes else after
-    return Page(changes, end, is_last=len(changes) == state.found)
-
 
 _WORDS: Final = {kind.value: kind.name.lower() for kind in Kind}
 _encode = msgspec.json.Encoder().encode

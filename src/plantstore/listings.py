@@ -70,10 +70,6 @@ class Listing(NamedTuple):
         """Return the listing after the end of a page."""
         return self._replace(place=end) if isinstance(end, Place) else self._replace(after=end)
 
-    def total_of(self, plants: int) -> "Count":
-        """Return the total for a count that was stopped after COUNT_MAX + 1 plants."""
-        return Count(plants) if self.is_everything else Count.up_to_max(plants)
-
 
 EVERYTHING: Final = Listing()
 
@@ -123,13 +119,14 @@ SCAN_PLANTS_MAX: Final = 1000
 def scan(
     page_of: Callable[[Listing], PlantsPage], listing: Listing
 ) -> Generator[list[NewPlant], None, None]:
-    """Yield the plants of all pages of a listing.
+    """Yield the plants of all pages of a listing, whatever its limit is.
 
     Args:
         page_of: returns a page.
         listing: its first page.
 
     """
+    listing = listing._replace(limit=SCAN_PLANTS_MAX)
     while True:
         page = page_of(listing)
         yield page.items

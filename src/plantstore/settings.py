@@ -44,8 +44,8 @@ def _quotas(cgroups: Path, own: Path) -> list[int]:
     """Return the limits of the own cgroup and of its ancestors, rounded up."""
     quotas = []
     with contextlib.suppress(OSError, ValueError):
-        line = own.read_text(encoding="utf-8").splitlines()[-1]
-        group = cgroups / line.rpartition("::")[2].lstrip("/")
+        # The last line is that of cgroup v2. A sandbox may have none.
+        group = cgroups / own.read_text(encoding="utf-8").rpartition("::")[2].strip().lstrip("/")
         for folder in (group, *group.parents):
             if folder.is_relative_to(cgroups) and (folder / "cpu.max").exists():
                 quota, period = (folder / "cpu.max").read_text(encoding="ascii").split()

@@ -24,7 +24,7 @@ class Reads(NamedTuple):
     Attributes:
         threads: number of threads that read, each with a connection of its own.
         batch_max: maximum number of reads in one call of a thread. It limits how long the first
-            read of a batch waits, and how much the event loop has to send in one turn.
+            read of a batch waits, and how much the event loop has to send in one iteration.
 
     """
 
@@ -291,14 +291,10 @@ class TokenStore(Protocol):
 
 
 class Maintenance(Protocol):
-    """The operations for export, check, backup and dry runs. Any thread may call any method.
+    """The operations for export, check and backup. Any thread may call any method.
 
     Every method raises StoreUnavailableError if the storage cannot be read.
     """
-
-    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        """Return the stored plants among these ids, by id. One thread at a time may call this."""
-        ...
 
     def scan_plants(
         self,
@@ -341,7 +337,7 @@ class Maintenance(Protocol):
         Raises:
             StoreUnavailableError: the store cannot be read.
             OperationError: the copy cannot be written.
-            UnsupportedError: another program makes the backups of this kind of store.
+            UsageError: another program makes the backups of this kind of store.
 
         """
         ...

@@ -88,11 +88,8 @@ def _double(text: str) -> str:
 
 
 def _split(folded: str) -> list[str]:
-    return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in _runs(folded)))
-
-
-def _runs(folded: str) -> list[str]:
-    return _ASCII_WORD.findall(folded) if folded.isascii() else folded.split()
+    runs: list[str] = _ASCII_WORD.findall(folded) if folded.isascii() else folded.split()
+    return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in runs))
 
 
 def fold(text: str) -> str:
@@ -104,14 +101,10 @@ def fold(text: str) -> str:
     if not text.isascii():
         text = text.replace("×", _HYBRID)  # most names that are not ASCII have only this character
         if not text.isascii():
-            text = _NOT_ASCII.sub(_fold_run, text)
+            text = _NOT_ASCII.sub(lambda run: run[0].translate(_IN_WORDS), text)
     if ("'" in text or "`" in text) and _WITHIN_WORD.search(text):
         return _double(text.replace("`", "'"))
     return text
-
-
-def _fold_run(run: re.Match[str]) -> str:
-    return run[0].translate(_IN_WORDS)
 
 
 def words_to_find(query: str) -> tuple[str, ...]:

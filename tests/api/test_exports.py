@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from plantstore.api.exports import READING_THREADS, Exports
-from plantstore.errors import ErrorCode, RequestError
+from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
@@ -128,6 +128,26 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
     worlds.append(new_world(EmptyPages()))
 
     assert export(worlds[0]).status == status
+
+
+def test_json_lines_of_all_plants_need_no_index(new_world: Callable[..., World]) -> None:
+    class Reindexed(MemoryStore):
+        """Has no complete index, as during `plantstore reindex`."""
+
+        def scan_plants(
+            self,
+            listing: Listing = EVERYTHING,
+            tell_number: TellNumber | None = None,
+            tell_damaged: TellDamaged | None = None,
+        ) -> Generator[list[NewPlant]]:
+            if not listing.is_everything:
+                raise StoreUnavailableError("The index of words is not complete")
+            yield from super().scan_plants(listing, tell_number, tell_damaged)
+
+    world = new_world(Reindexed())
+
+    assert world.send("GET", "/plants.ndjson").status_code == 200
+    assert world.send("GET", "/plants.csv").status_code == 503
 
 
 def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, world: World) -> None:

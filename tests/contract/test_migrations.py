@@ -17,7 +17,7 @@ from plantstore.observe import (
     PlantsIndexed,
 )
 from plantstore.plants import NewPlant
-from plantstore.storage import open_for_maintenance, open_store
+from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations, newest_version, prepare
 from plantstore.store import CheckReport
 from support.other_programs import change, engine_of, file_of, make_older, schema_of, set_version
@@ -101,7 +101,7 @@ def test_an_older_schema_whose_words_were_others_can_be_checked_before_the_migra
 ) -> None:
     make_old_words(database, "apostrophes")
 
-    with contextlib.closing(open_for_maintenance(database)) as maintained:
+    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as maintained:
         assert maintained.check().problems == []
 
 

@@ -13,7 +13,7 @@ from plantstore.errors import (
     OperationError,
     PlantStoreError,
     StoreUnavailableError,
-    UnsupportedError,
+    UsageError,
 )
 from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant, Plant
@@ -109,7 +109,7 @@ def test_a_check_names_each_difference_from_the_schema(url: str, store: Store) -
 
 
 def test_a_backup_is_refused_and_the_error_names_pg_dump(store: Store) -> None:
-    with pytest.raises(UnsupportedError, match="pg_dump"):
+    with pytest.raises(UsageError, match="pg_dump"):
         store.back_up("copy", lambda _done, _total: None)
 
 

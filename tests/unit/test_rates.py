@@ -89,3 +89,15 @@ def test_a_window_has_at_most_twice_the_uses_of_the_rate() -> None:
 def test_an_invalid_rate_is_refused(rate: str) -> None:
     with pytest.raises(UsageError, match="must be a number above 0 and a time, as in"):
         RatePerToken(rate)
+
+
+def test_more_uses_than_the_rate_has_are_counted_if_there_were_none() -> None:
+    now = 1_000_000.0
+    limit = RatePerToken("1/second", lambda: now)
+
+    limit.spend("a", 2)
+
+    with pytest.raises(RequestError, match="at most"):
+        limit.spend("a")
+    now += 3
+    limit.spend("a")

@@ -250,6 +250,27 @@ def test_a_turn_whose_task_is_cancelled_goes_to_the_next() -> None:
     asyncio.run(asyncio.wait_for(test(), 5))
 
 
+def test_a_caller_that_has_left_and_is_cancelled_gives_no_place_to_another() -> None:
+    async def test() -> None:
+        queue = FairQueue(running_max=1, waiting_max=10)
+        await queue.acquire(None)
+        left = Client("a")
+        waiting = asyncio.create_task(queue.acquire(left))
+        next_one = asyncio.create_task(queue.acquire(Client("b")))
+        after = asyncio.create_task(queue.acquire(Client("c")))
+        await asyncio.sleep(0)
+        left.left.append(True)
+        queue.release()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await next_one
+        assert queue.waiting == 1
+        after.cancel()
+
+    asyncio.run(asyncio.wait_for(test(), 5))
+
+
 def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
     store = Blocked()
 

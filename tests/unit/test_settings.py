@@ -55,6 +55,8 @@ def test_the_cores_are_those_of_the_affinity_mask_unless_a_cgroup_limits_them(
     for limit, cores in (("max 100000", 2), ("50000 100000", 1), ("garbage", 64)):
         (service / "cpu.max").write_text(f"{limit}\n", encoding="ascii")
         assert usable_cores(tmp_path / "cgroup", tmp_path / "own", range(64)) == cores
+    (tmp_path / "own").write_text("", encoding="utf-8")  # as in a sandbox
+    assert usable_cores(tmp_path / "cgroup", tmp_path / "own", range(64)) == 64
 
 
 def test_auto_is_a_worker_for_each_core() -> None:

@@ -178,3 +178,14 @@ wait()
     status = supervise(tmp_path, program, Seen(), stop_seconds=0.1)
 
     assert status == 0
+
+
+def test_a_signal_ends_the_pause_before_a_worker_is_replaced(tmp_path: Path) -> None:
+    async def sleep(_seconds: float) -> None:
+        await asyncio.sleep(30)
+        pytest.fail("the parent did not stop")
+
+    seen = Seen(failures_max=1)
+
+    assert supervise(tmp_path, "sys.exit(3)", seen, sleep=sleep) == 0
+    assert seen.reasons == ["exit status 3"]

@@ -482,24 +482,16 @@ def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_tol
     assert all("may or may not be made" in str(one) for one in results)
 
 
-@pytest.mark.parametrize("together", [False, True])
 def test_a_batch_for_which_there_is_no_memory_fails_and_the_next_one_is_stored(
     monkeypatch: pytest.MonkeyPatch,
-    together: bool,  # noqa: FBT001
 ) -> None:
     def fail(*_: object) -> None:
         raise MemoryError
 
-    async def submit(writer: GroupCommit) -> object:
-        if not together:
-            return await writer.submit(plant(1))
-        [result] = await writer.submit_all([plant(1)])
-        return result
-
     async def test(writer: GroupCommit) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(batcher, "run_together", fail)
-            [failed] = await asyncio.gather(submit(writer), return_exceptions=True)
+            patch.setattr(batcher, "run_split_if_refused", fail)
+            [failed] = await asyncio.gather(writer.submit(plant(1)), return_exceptions=True)
         assert getattr(failed, "code", None) is ErrorCode.OVERLOADED
         assert "may or may not be made" in str(failed)
         assert writer.waiting == 0

@@ -44,7 +44,6 @@ class RatePerToken:
         monotonic: a clock in seconds that never goes back.
 
     Attributes:
-        is_limited: whether there is a rate.
         burst_max: the most uses that can be counted at once; None if there is no limit.
 
     Raises:
@@ -55,7 +54,6 @@ class RatePerToken:
     def __init__(self, rate: str | None, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._rates: list[RateLimitItem] = []
         self._monotonic = monotonic
-        self.is_limited = rate is not None
         self.burst_max: int | None = None
         # The number of the last window with uses, the uses in the one before, and in this one.
         self._uses: dict[tuple[RateLimitItem, str], tuple[float, int, int]] = {}
@@ -86,7 +84,8 @@ class RatePerToken:
             last, before, current = self._uses.get((rate, token), (window, 0, 0))
             if last != window:
                 before, current = (current if last == window - 1 else 0), 0
-            left = rate.amount - uses + 1  # the earlier uses must be fewer
+            # The earlier uses must be fewer. Before more uses than the rate has, there may be none.
+            left = max(1, rate.amount - uses + 1)
             if before * (seconds - passed) >= (left - current) * seconds:
                 if current < left:
                     wait = seconds - (left - current) * seconds / before - passed
@@ -221,7 +220,7 @@ class Authenticator:
                     f"The token lacks the scope {scope.replace(' ', ' or ')}",
                     _challenge("insufficient_scope", f', scope="{scope}"'),
                 )
-        if uses and self.rate_limit.is_limited:
+        if uses and self.rate_limit.burst_max is not None:
             self.rate_limit.spend(request.token, uses)
 
     async def authenticate(self, request: Request) -> TokenRecord:
@@ -340,19 +339,13 @@ class TokenDescription(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at: str | None = None
 
 
-class OwnToken:
-    """Tells a client what its own token permits, so that it offers nothing else."""
-
-    def __init__(self, authenticator: Authenticator) -> None:
-        self._authenticator = authenticator
-
-    async def show(self, request: Request) -> Response:
-        """Describe the token of the request."""
-        read_query(request)
-        token = await self._authenticator.authenticate(request)
-        expires_at = None if token.expires_at is None else render_time(token.expires_at)
-        described = TokenDescription(token.name, sorted(token.scopes), expires_at)
-        return json_response(msgspec.json.encode(described))
+async def show_token(authenticator: Authenticator, request: Request) -> Response:
+    """Tell a client what its own token permits, so that it offers nothing else."""
+    read_query(request)
+    token = await authenticator.authenticate(request)
+    expires_at = None if token.expires_at is None else render_time(token.expires_at)
+    described = TokenDescription(token.name, sorted(token.scopes), expires_at)
+    return json_response(msgspec.json.encode(described))
 
 
 class ConcurrencyLimit:

@@ -85,10 +85,10 @@ class Changes:
         if media_type == EVENT_STREAM and request.method == "GET":
             response = await self._stream(request, after)
         elif request.method == "HEAD":
-            await self._reader.read_for(request, PlantStore.read_changes, after, 1)
+            await self._reader.read(request, PlantStore.read_changes, after, 1)
             response = json_head()
         else:
-            page = await self._reader.read_for(request, PlantStore.read_changes, after, limit)
+            page = await self._reader.read(request, PlantStore.read_changes, after, limit)
             response = json_response(render_changes(page.items), {"Changes-After": str(page.end)})
             if not page.is_last:
                 response.fields["Link"] = link("changes", "next", parameters, after=page.end)
@@ -98,9 +98,7 @@ class Changes:
     async def _stream(self, request: Request, after: int | None) -> Response:
         if (last := request.fields.get("last-event-id")) is not None:
             after = _parse_after("Last-Event-ID", last)
-        page = await self._reader.read_for(
-            request, PlantStore.read_changes, after, STREAM_CHANGES_MAX
-        )
+        page = await self._reader.read(request, PlantStore.read_changes, after, STREAM_CHANGES_MAX)
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping; connect again")
         number = page.end if after is None else after
@@ -166,9 +164,7 @@ class Changes:
         """Return the events after a number, and the number of the last one."""
         if (found := self.tail.events_after(number)) is not None:
             return found
-        page = await self._reader.read_for(
-            request, PlantStore.read_changes, number, STREAM_CHANGES_MAX
-        )
+        page = await self._reader.read(request, PlantStore.read_changes, number, STREAM_CHANGES_MAX)
         return first_of(events_of(page), number)
 
 

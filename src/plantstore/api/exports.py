@@ -185,7 +185,7 @@ def _pieces(
         message = "The log of the database is too long for another export; nothing was done"
         raise RequestError(ErrorCode.OVERLOADED, message)
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
-    if not listing.tag and not listing.is_untagged:
+    if form is FORMATS["csv"] and not listing.tag and not listing.is_untagged:
         empty = listing._replace(tag="")
         with contextlib.closing(store.scan_plants(empty)) as scan:
             for plants in scan:

@@ -7,12 +7,12 @@ parses it into batches of rows, and the writer stores each batch in a transactio
 stored, the next piece is received and parsed. So an import holds at most two batches, a piece and
 an incomplete row. If the client sends faster than the disk can store, the service makes it wait.
 
-All imports share one thread, which parses their pieces in turn, and they store their batches in
-turn. So other requests share the interpreter with at most one import, however many there are.
+All imports share one thread, which parses one piece after the other, and they store one batch after
+the other. So other requests share the interpreter with at most one import, however many there are.
 Between two steps, an import ends if its client is gone or the service stops.
 
 A dry run takes the same steps, but it looks up the stored plants of a batch instead of storing it.
-So it takes no turn of the writer.
+So the writer has nothing to do with it.
 
 Lists of changes (`plantstore.api.change_lists`) and undos (`plantstore.api.undos`) are imports in
 this sense: their batches come from elsewhere, and are made in the same way.
@@ -206,7 +206,7 @@ class Imports:
         self._batch_rows_max = min(limit, batch_rows_max)
         self._release_memory = release_memory
         self._thread = threads.pool(1, "import")
-        self._turn = asyncio.Lock()
+        self._making = asyncio.Lock()
         self.limit = ConcurrencyLimit(IMPORTS_MAX, "imports and undos")
         self._default_switch_interval = sys.getswitchinterval()
 
@@ -346,8 +346,8 @@ class Imports:
                     job.storing = asyncio.ensure_future(self._make(job, step))
             await asyncio.shield(job.storing)
         finally:
-            # After an error, a step that waits for its turn is not made. One that the writer has
-            # got is made, and counted.
+            # After an error, a step that waits for others is not made. One that the writer has got
+            # is made, and counted.
             job.is_over = True
             await asyncio.wait([job.storing])
 
@@ -401,7 +401,7 @@ class Imports:
         """
         changes = step.changes
         await self.admit(job.request, job.scopes)
-        async with self._turn:
+        async with self._making:
             if job.is_over:
                 return
             job.require_client()
@@ -430,7 +430,7 @@ class Imports:
         if job.trial is not None:
             return None
         try:
-            return (await self._reader.read(PlantStore.read_changes, None, 1)).end
+            return (await self._reader.read(None, PlantStore.read_changes, None, 1)).end
         except RequestError as error:
             if error.code is ErrorCode.FEED_OFF:
                 return None

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from plantstore.api import change_feed, change_lists, exports
-from plantstore.api.auth import ANY_SCOPE, Authenticator, OwnToken
+from plantstore.api.auth import ANY_SCOPE, Authenticator, show_token
 from plantstore.api.change_feed import Changes
 from plantstore.api.exports import Exports
 from plantstore.api.file_imports import Imports
@@ -19,7 +19,7 @@ from plantstore.api.monitoring import Measurements, Readiness, show_liveness
 from plantstore.api.parameters import MEDIA_JSON
 from plantstore.api.resources import PATCHES, Plants, scope_of_put
 from plantstore.api.static_files import Web, redirect_to_reference
-from plantstore.api.tags import Tags
+from plantstore.api.tags import list_tags
 from plantstore.api.undos import Undos
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
@@ -36,13 +36,11 @@ class Parts:
         writer: makes changes.
         reader: reads plants.
         plants: responds to requests for plants.
-        tags: lists the tags.
         changes: responds with changes, and sends streams of them.
         ids: hands out ids.
         imports: stores the plants of files, and makes the changes of lists.
         undos: undoes change sets.
         exports: responds with files of plants.
-        token: describes a token.
         readiness: tells whether a plant would be stored.
         metrics: responds with the metrics.
         web: what browsers load.
@@ -53,13 +51,11 @@ class Parts:
     writer: GroupCommit
     reader: GroupRead
     plants: Plants
-    tags: Tags
     changes: Changes
     ids: Ids
     imports: Imports
     undos: Undos
     exports: Exports
-    token: OwnToken
     readiness: Readiness
     metrics: Measurements
     web: Web
@@ -98,7 +94,7 @@ _CSV, _NDJSON = (FORMATS["csv"].media_type,), (FORMATS["ndjson"].media_type,)
 OPERATIONS: Final = (
     Operation("POST", "/plants", "plants:create", _RECORD, lambda parts: parts.plants.create),
     Operation("GET", "/plants", "plants:read", (), lambda parts: parts.plants.list),
-    Operation("GET", "/tags", "plants:read", (), lambda parts: parts.tags.list),
+    Operation("GET", "/tags", "plants:read", (), lambda parts: partial(list_tags, parts.reader)),
     Operation("GET", "/plants.csv", exports.SCOPE, (), lambda parts: parts.exports.of("csv")),
     Operation("POST", "/plants.csv", "plants:create", _CSV, lambda parts: parts.imports.of("csv")),
     Operation("GET", "/plants.ndjson", exports.SCOPE, (), lambda parts: parts.exports.of("ndjson")),
@@ -120,7 +116,9 @@ OPERATIONS: Final = (
     # The scopes that it needs depend on the set.
     Operation("POST", "/undo", ANY_SCOPE, (), lambda parts: parts.undos.run),
     Operation("POST", "/ids", "plants:create", (), lambda parts: parts.ids.hand_out),
-    Operation("GET", "/token", ANY_SCOPE, (), lambda parts: parts.token.show),
+    Operation(
+        "GET", "/token", ANY_SCOPE, (), lambda parts: partial(show_token, parts.authenticator)
+    ),
     Operation("GET", "/openapi.json", None, (), lambda parts: parts.web.document.show),
     Operation("GET", "/healthz", None, (), lambda _parts: show_liveness),
     Operation("GET", "/readyz", None, (), lambda parts: parts.readiness.show),

@@ -134,22 +134,11 @@ def parse_filters(parameters: dict[str, str]) -> Listing:
         raise invalid("`tag` must be absent with `untagged`")
     return Listing(
         tag=parameters.get("tag"),
-        words=parse_words(parameters),
+        words=None if (query := parse_text(parameters, "q")) is None else words_to_find(query),
         is_descending=sort == "-id",
         is_untagged=is_untagged,
         place=Place(order_key(parse_text(parameters, "from") or "")) if sort == "name" else None,
     )
-
-
-def parse_words(parameters: dict[str, str]) -> tuple[str, ...] | None:
-    """Return the words of the parameter `q`; None if there is none.
-
-    Raises:
-        RequestError: INVALID_PARAMETER, if it is too long.
-
-    """
-    query = parse_text(parameters, "q")
-    return None if query is None else words_to_find(query)
 
 
 def parse_text(parameters: dict[str, str], name: str) -> str | None:

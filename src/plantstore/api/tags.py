@@ -17,31 +17,25 @@ from plantstore.words import order_beginning
 _KEY_CHARACTERS_MAX: Final = 200
 
 
-class Tags:
-    """`/tags`: lists the tags with the numbers of their plants."""
-
-    def __init__(self, reader: GroupRead) -> None:
-        self._reader = reader
-
-    async def list(self, request: Request) -> Response:
-        """List tags, link to other pages, and say how many plants have no tag."""
-        parameters = read_query(request, "limit", "after", "sort", "q")
-        listing = _parse_listing(parameters)
-        if request.method == "HEAD":
-            await self._reader.find_plant(0)  # whether tags can be read
-            return json_head()
-        page = await self._reader.read_for(request, PlantStore.list_tags, listing)
-        links = []
-        if not page.is_last:
-            key, _, plants = page.tags[-1]
-            # Percent-encoded, the position has less than 1 KiB.
-            links.append(link("tags", "next", parameters, after=f"{plants}.{key}"))
-        if "after" in parameters:
-            links.append(link("tags", "first", parameters))
-        fields = {"Link": ", ".join(links)} if links else {}
-        fields["Untagged-Count"] = str(page.untagged)
-        tags = [{"tag": tag, "plants": plants} for _, tag, plants in page.tags]
-        return json_response(msgspec.json.encode(tags), fields)
+async def list_tags(reader: GroupRead, request: Request) -> Response:
+    """List tags with the numbers of their plants, and say how many plants have no tag."""
+    parameters = read_query(request, "limit", "after", "sort", "q")
+    listing = _parse_listing(parameters)
+    if request.method == "HEAD":
+        await reader.find_plant(0)  # whether tags can be read
+        return json_head()
+    page = await reader.read(request, PlantStore.list_tags, listing)
+    links = []
+    if not page.is_last:
+        key, _, plants = page.tags[-1]
+        # Percent-encoded, the position has less than 1 KiB.
+        links.append(link("tags", "next", parameters, after=f"{plants}.{key}"))
+    if "after" in parameters:
+        links.append(link("tags", "first", parameters))
+    fields = {"Link": ", ".join(links)} if links else {}
+    fields["Untagged-Count"] = str(page.untagged)
+    tags = [{"tag": tag, "plants": plants} for _, tag, plants in page.tags]
+    return json_response(msgspec.json.encode(tags), fields)
 
 
 def _parse_listing(parameters: dict[str, str]) -> TagListing:

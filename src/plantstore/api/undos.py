@@ -119,7 +119,7 @@ class Undos:
 
     async def _read(self, name: str, after: Place | None, limit: int) -> SetPage:
         try:
-            return await self._reader.read(PlantStore.read_set, name, after, limit)
+            return await self._reader.read(None, PlantStore.read_set, name, after, limit)
         except RequestError as error:
             if error.code is ErrorCode.FEED_OFF:
                 raise invalid(f"`set` cannot be undone. {error.message}") from None

@@ -26,7 +26,8 @@ from plantstore.server.process import raise_file_limit, set_up_memory, shared_fo
 from plantstore.server.serving import stop_signals
 from plantstore.server.supervisor import Supervisor
 from plantstore.settings import Settings, unknown_variables, variable_of
-from plantstore.storage import display_url, identify_files, set_up_engines
+from plantstore.storage import display_url, identify_files
+from plantstore.storage.sqlite.file import set_up_sqlite
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
 from plantstore.tokens import SCOPES
@@ -41,7 +42,7 @@ def run(settings: Settings) -> None:
     for number in stop_signals():
         signal.signal(number, _exit)
     set_up_memory()
-    set_up_engines()
+    set_up_sqlite()
     log = configure_logs()
     for warning in unknown_variables():
         logging.getLogger(__name__).warning(warning)

@@ -35,7 +35,7 @@ from plantstore.errors import (
     one_line,
 )
 from plantstore.formats.rows import PIECE_BYTES, readable
-from plantstore.storage import open_for_maintenance
+from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore
 
@@ -206,7 +206,7 @@ def _storing(database: str, standbys_min: int) -> Iterator[_Apply]:
 def _trying(database: str) -> Iterator[_Apply]:
     """Give the block a function that decides changes, and stores nothing."""
     trial = Trial()
-    with contextlib.closing(open_for_maintenance(database)) as store:
+    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
         yield lambda changes: trial.decide(
             changes, store.find_plants([change.id for change in changes])
         )
@@ -293,7 +293,7 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
         damaged += plants
 
     with (
-        contextlib.closing(open_for_maintenance(database)) as store,
+        contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
         _writing(file, database, force=force) as target,
         progress("Exporting") as report,
         contextlib.closing(store.scan_plants(tell_damaged=tell_damaged)) as pages,

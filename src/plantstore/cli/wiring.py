@@ -16,7 +16,7 @@ from typing import Final
 import uvloop
 
 from plantstore.api.app import App
-from plantstore.api.auth import Authenticator, OwnToken, RatePerToken
+from plantstore.api.auth import Authenticator, RatePerToken
 from plantstore.api.change_feed import Changes
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.exports import Exports
@@ -26,7 +26,6 @@ from plantstore.api.monitoring import Measurements, Readiness, Renderings
 from plantstore.api.operations import Parts
 from plantstore.api.resources import Plants
 from plantstore.api.static_files import load_web
-from plantstore.api.tags import Tags
 from plantstore.api.undos import Undos
 from plantstore.cli.opening import open_named
 from plantstore.commit.batcher import NO_TURNSTILE
@@ -117,8 +116,6 @@ def make_parts(
         writer=writer,
         reader=reader,
         plants=Plants(writer, reader),
-        tags=Tags(reader),
-        token=OwnToken(authenticator),
         web=load_web(is_public=settings.public_read),
         ids=Ids(store, observe=observe, threads=threads),
         imports=imports,

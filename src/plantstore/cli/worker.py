@@ -11,7 +11,8 @@ from plantstore.commit.writer import Turnstile
 from plantstore.errors import PlantStoreError
 from plantstore.server.process import set_up_memory
 from plantstore.settings import Settings
-from plantstore.storage import has_one_writer, require_files, set_up_engines
+from plantstore.storage import has_one_writer, require_files
+from plantstore.storage.sqlite.file import set_up_sqlite
 from plantstore.storage.sqlite.guard import Files
 from plantstore.telemetry.log import configure_logs
 from plantstore.telemetry.metrics import is_ours
@@ -34,7 +35,7 @@ def main() -> None:
     """Open the store for this process, and serve until a signal or the end of the parent."""
     settings, folder, files, listener = pickle.load(sys.stdin.buffer)  # noqa: S301 (of the parent)
     set_up_memory()
-    set_up_engines()
+    set_up_sqlite()
     log = configure_logs()
     shared = folder if is_ours(folder) else None
     telemetry = Telemetry(log, settings, shared)

@@ -23,14 +23,14 @@ Rule 3: a full queue refuses a request at once. Waiting would only hide the over
     A request counts from `submit` until its answer.
 Rule 4: a request that is refused never affects its neighbours. If a call says that it did
     nothing, and one of its requests may be the cause, its halves are run by themselves, and so on.
-    Those of `submit_all` wait for their turns, so that other requests are run between them. After
-    any other error, the call may have taken effect, so it is not run again.
+    Other requests may be run between the halves of a batch of `submit_all`. After any other error,
+    the call may have taken effect, so it is not run again.
 Rule 5: a failed call fails its callers and nothing else. Only the end of `running` ends the thread.
 Rule 6: the end of `running` refuses new requests, and runs and answers those in the queue.
 Rule 7: the number of the requests in a call is limited, so that no caller waits long
     for it.
-Rule 8: if only one process at a time can make calls, the thread takes its turn first, and then
-    the batches. So a call has all requests that gathered while other processes had theirs.
+Rule 8: if only one process at a time can make calls, the thread waits for that first, and then
+    takes the batches. So a call has all requests that gathered while other processes made theirs.
 
 A batch has one owner at a time: the event loop until the batch is in the queue, then the
 thread until the batch is answered. So only the queue has a lock.
@@ -41,12 +41,14 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar, cast
 
 from plantstore.errors import (
     BatchRefusedError,
     ErrorCode,
+    InternalError,
     OperationError,
     RequestError,
     StoreUnavailableError,
@@ -70,13 +72,6 @@ _STOPPING: Final = "The service is stopping; sending the plants again is safe"
 # Does nothing; it may be entered any number of times.
 NO_TURNSTILE: Final = contextlib.nullcontext()
 
-# The errors of a call that did nothing, and of which one of its requests may be the cause.
-_NOTHING_DONE: Final = (BatchRefusedError, OperationError)
-
-
-class SplitError(Exception):
-    """A call did nothing, and one of its requests may be the cause. Its halves must be run."""
-
 
 class SharedFuture(asyncio.Future[ResultT]):
     """A future that several tasks await. None of them can cancel it.
@@ -90,29 +85,20 @@ class SharedFuture(asyncio.Future[ResultT]):
         return False
 
 
+@dataclass(slots=True, eq=False)
 class Batch(Generic[RequestT, ResultT]):
     """Requests that are answered together.
 
     Attributes:
         requests: what the thread runs.
+        results: the future that their callers await.
         is_from_one_caller: whether one caller submitted them all.
-        results: the future that their callers await. If one caller submitted them, it may raise
-            SplitError.
 
     """
 
-    __slots__ = ("is_from_one_caller", "requests", "results")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        requests: list[RequestT],
-        *,
-        is_from_one_caller: bool = False,
-    ) -> None:
-        self.requests = requests
-        self.is_from_one_caller = is_from_one_caller
-        self.results: SharedFuture[Sequence[ResultT | RequestError]] = SharedFuture(loop=loop)
+    requests: list[RequestT]
+    results: SharedFuture[Sequence[ResultT | RequestError]]
+    is_from_one_caller: bool = False
 
 
 def run_split_if_refused(
@@ -120,7 +106,7 @@ def run_split_if_refused(
     requests: Sequence[RequestT],
     explain: Callable[[Exception, int], ErrorT],
 ) -> list[ResultT | ErrorT]:
-    """Run requests in one call. If it did nothing because of one of them, run its halves.
+    """Run requests in one call. If it is refused, because of one of them, run its halves.
 
     Args:
         run: returns a result for each request.
@@ -132,36 +118,16 @@ def run_split_if_refused(
         A result for each request.
 
     """
-    with contextlib.suppress(SplitError):
-        return run_together(run, requests, explain)
-    first, second = halves(requests)
-    results = run_split_if_refused(run, first, explain)
-    return results + run_split_if_refused(run, second, explain)
-
-
-def run_together(
-    run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
-    requests: Sequence[RequestT],
-    explain: Callable[[Exception, int], ErrorT],
-) -> list[ResultT | ErrorT]:
-    """Run requests in one call. Arguments and results are those of `run_split_if_refused`.
-
-    Raises:
-        SplitError: one of several requests may be the cause of the error.
-
-    """
     try:
         return [*run(requests)]
-    except Exception as error:
-        if len(requests) > 1 and isinstance(error, _NOTHING_DONE):
-            raise SplitError from error
+    except (BatchRefusedError, OperationError) as error:
+        if len(requests) <= 1:
+            return [explain(error, 1) for _ in requests]
+    except Exception as error:  # noqa: BLE001 (`explain` may raise it again)
         return [explain(error, len(requests))] * len(requests)
-
-
-def halves(requests: Sequence[RequestT]) -> tuple[Sequence[RequestT], Sequence[RequestT]]:
-    """Return the two halves of a call that did nothing."""
     middle = len(requests) // 2
-    return requests[:middle], requests[middle:]
+    results = run_split_if_refused(run, requests[:middle], explain)
+    return results + run_split_if_refused(run, requests[middle:], explain)
 
 
 class Batcher(Generic[RequestT, ResultT]):
@@ -258,7 +224,7 @@ class Batcher(Generic[RequestT, ResultT]):
             raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
         batch = self._open
         if batch is None:
-            batch = self._open = Batch(self._loop, [])
+            batch = self._open = Batch([], SharedFuture(loop=self._loop))
             self.last_single_at = self._loop.time()
             self._loop.call_soon(self._end_iteration)
         position = len(batch.requests)
@@ -278,37 +244,33 @@ class Batcher(Generic[RequestT, ResultT]):
     async def submit_all(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:
         """Return the results of many requests, which are run together.
 
-        They wait their turn: the queue has one such batch at a time, however many callers there
-        are, so that single requests never wait for more than one of them. If the call did nothing
-        and one of the requests may be the cause, its halves wait for turns of their own. If the
-        first one fails for another reason, the second one is not run, and has the same error.
-        Requests that were not run because the queue is closed have STORE_UNAVAILABLE as their
-        result.
+        The queue has one such batch at a time, however many callers there are, so that single
+        requests never wait for more than one of them. If the batch is refused because of one of the
+        requests, its halves are put into the queue one after the other. If the first one fails for
+        another reason, the second one is not run, and has the same error. Requests that were not
+        run because the queue is closed have STORE_UNAVAILABLE as their result.
         """
-        with contextlib.suppress(SplitError):
-            return await self._submit_together(requests)
-        first, second = halves(requests)
-        results = await self.submit_all(first)
-        failure = results[-1]
-        if isinstance(failure, RequestError) and not isinstance(failure, BatchRefusedError):
-            return [*results, *[failure] * len(second)]
-        return [*results, *await self.submit_all(second)]
-
-    async def _submit_together(
-        self, requests: Sequence[RequestT]
-    ) -> Sequence[ResultT | RequestError]:
         async with self._batch_lock:
             if not self._accepts:
                 error = StoreUnavailableError(_STOPPING)
                 return [error] * len(requests)
             together = cast("list[RequestT]", requests)  # nothing is added to it
-            batch: Batch[RequestT, ResultT] = Batch(self._loop, together, is_from_one_caller=True)
+            future: SharedFuture[Sequence[ResultT | RequestError]] = SharedFuture(loop=self._loop)
+            batch = Batch(together, future, is_from_one_caller=True)
             self._waiting_together = len(requests)
             self._queue.put(batch)
             try:
-                return await batch.results
+                results = await batch.results
             finally:
                 self._waiting_together = 0
+        if len(requests) <= 1 or not isinstance(results[0], BatchRefusedError):
+            return results
+        middle = len(requests) // 2
+        results = await self.submit_all(requests[:middle])
+        failure = results[-1]
+        if isinstance(failure, RequestError) and not isinstance(failure, BatchRefusedError):
+            return [*results, *[failure] * (len(requests) - middle)]
+        return [*results, *await self.submit_all(requests[middle:])]
 
     def _end_iteration(self) -> None:
         if self._open is not None and len(self._open.requests) < ITERATION_REQUESTS_MIN:
@@ -365,18 +327,21 @@ class Batcher(Generic[RequestT, ResultT]):
         return taken, None
 
     def _call(self, batches: list[Batch[RequestT, ResultT]]) -> None:
-        run = run_together if batches[0].is_from_one_caller else run_split_if_refused
         try:
             requests = batches[0].requests
             if len(batches) > 1:
                 requests = [request for batch in batches for request in batch.requests]
-            results = run(self._run, requests, self._explained)
-        except SplitError as error:
-            self._loop.call_soon_threadsafe(batches[0].results.set_exception, error)
-            return
+            results: Sequence[ResultT | RequestError]
+            if batches[0].is_from_one_caller:
+                results = self._run(requests)
+            else:
+                results = run_split_if_refused(self._run, requests, self._explained)
         except Exception as error:  # noqa: BLE001 (memory is exhausted; the thread must go on)
             many = sum(len(batch.requests) for batch in batches)
-            results = [self._explained(error, many)] * many
+            if many > 1 and isinstance(error, BatchRefusedError):  # `submit_all` runs the halves
+                results = [error.with_traceback(None)] * many
+            else:
+                results = [self._explained(error, many)] * many
         self._loop.call_soon_threadsafe(self._resolve, batches, results)
 
     def _next(self) -> Batch[RequestT, ResultT] | None:
@@ -395,4 +360,4 @@ class Batcher(Generic[RequestT, ResultT]):
         try:
             return self._explain(error, requests)
         except Exception:  # noqa: BLE001 (observers may raise; without this thread, callers would hang)
-            return RequestError(ErrorCode.INTERNAL, "The service met an unexpected error")
+            return InternalError()

@@ -1,7 +1,6 @@
-"""A queue from which each owner gets a place in turn, so that no client can make all others wait.
+"""A queue for each token, so that no client can make all others wait.
 
-The owner of a request is its token. All clients without a token are one owner together, and the
-service itself is one.
+Clients without a token share one queue, and the service itself has one.
 """
 
 import asyncio
@@ -23,13 +22,14 @@ class Caller(Protocol):
 
 
 class FairQueue:
-    """Limits how many requests run at a time. The others wait until it is their owner's turn.
+    """Limits how many requests run at a time. The others wait: those of each token in a queue.
 
-    A request whose client has left is dropped instead of being run.
+    The queues are served one after the other, a request each. A request whose client has left is
+    dropped instead of being run.
 
     Args:
         running_max: how many may run.
-        waiting_max: how many may wait; three quarters of them may have one owner.
+        waiting_max: how many may wait; three quarters of them may have one token.
 
     Attributes:
         waiting: how many wait.
@@ -39,8 +39,8 @@ class FairQueue:
     def __init__(self, running_max: int, waiting_max: int) -> None:
         self._free = running_max
         self._waiting_max = waiting_max
-        self._per_owner_max = max(1, waiting_max * 3 // 4)
-        # By owner. The owner whose turn is next is the first.
+        self._per_token_max = max(1, waiting_max * 3 // 4)
+        # By token; that of the service is None. The next one to be served is the first.
         self._places: dict[str | None, deque[tuple[asyncio.Future[None], Caller | None]]] = {}
         self.waiting = 0
 
@@ -58,30 +58,30 @@ class FairQueue:
         if self._free:
             self._free -= 1
             return
-        owner = None if caller is None else caller.token
-        places = self._places.get(owner, deque())
-        if self.waiting >= self._waiting_max or len(places) >= self._per_owner_max:
+        token = None if caller is None else caller.token
+        places = self._places.get(token, deque())
+        if self.waiting >= self._waiting_max or len(places) >= self._per_token_max:
             raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         places.append((place, caller))
-        self._places[owner] = places
+        self._places[token] = places
         self.waiting += 1
         try:
             await place
         except asyncio.CancelledError:
-            if not place.cancelled():  # it has got its turn
+            if not place.cancelled() and place.exception() is None:  # it may run
                 self.release()
             raise
 
     def release(self) -> None:
         """Let the next request run."""
         while self._places:
-            owner = next(iter(self._places))
-            places = self._places.pop(owner)
+            token = next(iter(self._places))
+            places = self._places.pop(token)
             place, caller = places.popleft()
             self.waiting -= 1
             if places:
-                self._places[owner] = places  # behind the others
+                self._places[token] = places  # behind the others
             if place.done():
                 continue
             if caller is None or not caller.is_client_gone():

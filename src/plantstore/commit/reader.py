@@ -5,8 +5,8 @@ milliseconds, and would delay all other requests on the event loop. So reads run
 threads (`plantstore.commit.batcher`). `plantstore.store.READS` has their kinds and their threads.
 
 A lookup costs little, and the others do not. So of these, only as many as the threads can run at
-once are handed over. The others wait for the turn of their token, and are dropped if their client
-leaves (`plantstore.commit.fair_queue`).
+once are handed over. The others wait in a fair queue, and are dropped if their client leaves
+(`plantstore.commit.fair_queue`).
 """
 
 import contextlib
@@ -118,7 +118,7 @@ class GroupRead:
         return found
 
     async def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        """Return the stored plants among many ids, by id. They wait their turn, as in `submit_all`.
+        """Return the stored plants among many ids, by id. They are looked up as in `submit_all`.
 
         Raises:
             RequestError: as `find_plant` does, but not because too many lookups wait.
@@ -133,49 +133,34 @@ class GroupRead:
         return found
 
     async def list_plants(self, listing: Listing, caller: Caller | None = None) -> PlantsPage:
-        """Return a page of plants. It sees every change confirmed before.
-
-        Raises:
-            RequestError: as `find_plant` does.
-            ClientGoneError: the caller has left.
-
-        """
+        """Return a page of plants, as `read` does. It sees every change confirmed before."""
         kind = "search" if listing.is_search else "list_plants"
-        page: PlantsPage = await self._submit(caller, kind, listing)
+        page: PlantsPage = await self._read(caller, kind, listing)
         return page
 
     async def read(
-        self,
-        method: Callable[Concatenate[PlantStore, ArgumentsT], ResultT],
-        *arguments: ArgumentsT.args,
-        **keywords: ArgumentsT.kwargs,
-    ) -> ResultT:
-        """Return the result of another method of READS, such as `PlantStore.read_changes`.
-
-        Raises:
-            RequestError: what the method raises; or as `find_plant` does.
-
-        """
-        return await self.read_for(None, method, *arguments, **keywords)
-
-    async def read_for(
         self,
         caller: Caller | None,
         method: Callable[Concatenate[PlantStore, ArgumentsT], ResultT],
         *arguments: ArgumentsT.args,
         **_: ArgumentsT.kwargs,
     ) -> ResultT:
-        """Return what `read` does, in the turn of the caller; None is the service itself.
+        """Return the result of another method of READS, such as `PlantStore.read_changes`.
+
+        Args:
+            caller: waits for the result; None for the service itself.
+            method: of the store.
+            arguments: of the method.
 
         Raises:
-            RequestError: as `read` does.
+            RequestError: what the method raises; or as `find_plant` does.
             ClientGoneError: the caller has left.
 
         """
-        result: ResultT = await self._submit(caller, method.__name__, *arguments)
+        result: ResultT = await self._read(caller, method.__name__, *arguments)
         return result
 
-    async def _submit(self, caller: Caller | None, kind: str, *arguments: object) -> Any:  # noqa: ANN401 (of the method)
+    async def _read(self, caller: Caller | None, kind: str, *arguments: object) -> Any:  # noqa: ANN401 (of the method)
         queue = self._queues[kind]
         await queue.acquire(caller)
         try:

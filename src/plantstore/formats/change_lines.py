@@ -63,14 +63,13 @@ class ChangeLinesParser(JsonLinesParser):
 
     Args:
         permit: raises the RequestError of a valid change that is not permitted.
-        row_bytes_max: size of a line, without its line end.
 
     """
 
     _what = "change"
 
-    def __init__(self, permit: Callable[[Swap], None], row_bytes_max: int = LINE_BYTES_MAX) -> None:
-        super().__init__(row_bytes_max)
+    def __init__(self, permit: Callable[[Swap], None]) -> None:
+        super().__init__(LINE_BYTES_MAX)
         self._permit = permit
 
     def _parse_line(self, line: bytes) -> Swap:

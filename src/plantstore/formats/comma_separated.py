@@ -109,7 +109,6 @@ class CsvParser(RowParser):
 
     def __init__(self, row_characters_max: int = PLANT_BYTES_MAX) -> None:
         super().__init__()
-        csv.field_size_limit(row_characters_max)
         self._row_characters_max = row_characters_max
         self._columns: _Columns | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")()
@@ -119,11 +118,10 @@ class CsvParser(RowParser):
         self._skips_line = False
         self._lines = 0  # the number of lines that were parsed
 
-    def explain(self, text: str | bytes) -> RequestError:
-        """Return the error of a row."""
+    def _check(self, text: str | bytes) -> None:
         if len(text) > self._row_characters_max:
             message = f"The row is larger than {self._row_characters_max} characters"
-            return RequestError(ErrorCode.BODY_TOO_LARGE, message)
+            raise RequestError(ErrorCode.BODY_TOO_LARGE, message)
         text = text if isinstance(text, str) else text.decode()
         lines = io.StringIO(text, newline="").readlines()
         columns = cast("_Columns", self._columns)  # there is a row, so there was a header
@@ -133,10 +131,8 @@ class CsvParser(RowParser):
         except csv.Error as error:
             is_open = reader.line_num > len(lines)
             reason = "it has a quote that is not closed" if is_open else error
-            return RequestError(ErrorCode.INVALID_PLANT, f"The row is not CSV: {reason}")
-        except RequestError as error:
-            return error.with_traceback(None)
-        raise AssertionError("The row is valid")
+            message = f"The row is not CSV: {reason}"
+            raise RequestError(ErrorCode.INVALID_PLANT, message) from None
 
     def _parse(self, data: bytes, *, is_end: bool) -> Rows:
         self._add(data, is_end=is_end)

@@ -33,17 +33,12 @@ class JsonLinesParser(RowParser):
         self._skips_line = False
         self._is_blank = True
 
-    def explain(self, text: str | bytes) -> RequestError:
-        """Return the error of a row."""
+    def _check(self, text: str | bytes) -> None:
         line = text.encode() if isinstance(text, str) else text
         if not self._fits(line):
             message = f"The row is larger than {self._row_bytes_max} bytes"
-            return RequestError(ErrorCode.BODY_TOO_LARGE, message)
-        try:
-            self._parse_line(line)
-        except RequestError as error:
-            return error.with_traceback(None)
-        raise AssertionError("The row is valid")
+            raise RequestError(ErrorCode.BODY_TOO_LARGE, message)
+        self._parse_line(line)
 
     def _parse_line(self, line: bytes) -> Item:
         """Parse a line that is not too large.

@@ -118,9 +118,17 @@ class RowParser(ABC):
         """
         return self._take(b"", is_end=True)
 
-    @abstractmethod
     def explain(self, text: str | bytes) -> RequestError:
         """Return the reason why a row with this text is not valid."""
+        try:
+            self._check(text)
+        except RequestError as error:
+            return error.with_traceback(None)
+        raise AssertionError("The row is valid")
+
+    @abstractmethod
+    def _check(self, text: str | bytes) -> None:
+        """Raise the RequestError of a row that is not valid."""
 
     @abstractmethod
     def _parse(self, data: bytes, *, is_end: bool) -> Rows:

@@ -75,7 +75,7 @@ class Supervisor:
     beat_seconds: float = BEAT_SECONDS
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     _pids: set[int] = field(default_factory=set, init=False)
-    _is_stopping: bool = field(default=False, init=False)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _status: int = field(default=0, init=False)
 
     def run(self) -> int:
@@ -90,14 +90,14 @@ class Supervisor:
         return self._status
 
     def _on_signal(self, number: int) -> None:
-        if not self._is_stopping:
+        if not self._stopping.is_set():
             self._stop()
         elif number != signal.SIGHUP:  # a terminal that is closed may send it twice
             self._status = 128 + number
             _send(signal.SIGKILL, self._pids)  # all that was acknowledged is on disk
 
     def _stop(self) -> None:
-        self._is_stopping = True
+        self._stopping.set()
         _send(signal.SIGTERM, self._pids)
         loop = asyncio.get_running_loop()
         loop.call_later(self.drain_seconds, self.stop_accepting)
@@ -106,7 +106,7 @@ class Supervisor:
     async def _keep_running(self) -> None:
         """Run a worker, and another one whenever it has failed."""
         pause = 0.0
-        while not self._is_stopping:
+        while not self._stopping.is_set():
             has_served = False
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -120,15 +120,22 @@ class Supervisor:
                 self.observe(WorkerFailed(None, f"cannot be started: {error.strerror}"))
             else:
                 has_served = await self._supervise(process)
-            if not self._is_stopping:
+            if not self._stopping.is_set():
                 doubled = 0 if has_served else min(2 * pause, RESTART_SECONDS_MAX)
                 pause = max(RESTART_SECONDS, doubled)
-                await self.sleep(pause)
+                await self._pause(pause)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not longer than until a signal."""
+        ends = [asyncio.ensure_future(end) for end in (self.sleep(seconds), self._stopping.wait())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
 
     async def _supervise(self, process: Process) -> bool:
         """Wait until a worker has ended, and kill it if it hangs. Return whether it has served."""
         self._pids.add(process.pid)
-        if self._is_stopping:  # the signal came while it was started
+        if self._stopping.is_set():  # the signal came while it was started
             _send(signal.SIGKILL, [process.pid])
         cast("StreamWriter", process.stdin).write(self.brief)
         hangs, has_served = await self._follow(cast("StreamReader", process.stdout))
@@ -136,7 +143,7 @@ class Supervisor:
             _send(signal.SIGKILL, [process.pid])
         status = await process.wait()
         self._pids.remove(process.pid)
-        if self._is_stopping:
+        if self._stopping.is_set():
             return has_served
         reason = f"exit status {status}"
         if hangs:
@@ -161,7 +168,7 @@ class Supervisor:
                         return False, has_served
                 has_served, missed = True, 0
             except TimeoutError:
-                missed += has_served and not self._is_stopping
+                missed += has_served and not self._stopping.is_set()
         return True, True
 
 

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from plantstore import __version__
-from plantstore.errors import StoreUnreachableError, UnsupportedError, UsageError
+from plantstore.errors import StoreUnreachableError, UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite import guard
-from plantstore.storage.sqlite.file import count_no_memory
 from plantstore.storage.sqlite.guard import Files
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from plantstore.store import Maintenance, Store
+from plantstore.store import Store
 
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
@@ -54,25 +53,6 @@ def open_store(
     if grant_to is not None:
         raise UsageError("--grant-to needs PostgreSQL: SQLite has no roles")
     return SQLiteStore(_sqlite_path(url), policy, observe=observe)
-
-
-def open_for_maintenance(url: str) -> Maintenance:
-    """Open an existing store for an export, a check, a backup or a dry run.
-
-    Raises:
-        UsageError: the URL is malformed, or of an unknown kind.
-        StoreUnavailableError: the database does not exist, cannot be opened, or belongs to
-            another program.
-
-    """
-    if _is_postgres(url):
-        return _open_postgres(url, SchemaPolicy.ACCEPT)
-    return SQLiteStore(_sqlite_path(url), SchemaPolicy.ACCEPT)
-
-
-def set_up_engines() -> None:
-    """Configure what all stores of this process share. Call it before any store is opened."""
-    count_no_memory()
 
 
 def has_one_writer(url: str) -> bool:
@@ -143,5 +123,5 @@ def _open_postgres(url: str, policy: SchemaPolicy, **options: Any) -> Store:  # 
         # No package index has the project: whoever registers its name there could run any code.
         wheel = f"plantstore-{__version__}-py3-none-any.whl"
         command = "make postgres" if is_checkout else f"pip install '{wheel}[postgres]'"
-        raise UnsupportedError(f"PostgreSQL support is not installed: run {command}") from None
+        raise UsageError(f"PostgreSQL support is not installed: run {command}") from None
     return PostgresStore(url, display_url(url), policy, **options)

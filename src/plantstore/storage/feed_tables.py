@@ -4,15 +4,15 @@ Both engines have the tables `changes`, `feed` and `change_sets`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from plantstore.change_sets import Place, SetChange, SetPage, SetState
-from plantstore.change_sets import page_of as page_of_set
+from plantstore.change_sets import Place, SetChange, SetPage
 from plantstore.changes import Change, InSet
-from plantstore.feed import CHANGES_MAX, ChangesPage, FeedState, Recorded, page_of
-from plantstore.listings import PAGE_BYTES_MAX, TagListing, TagsPage
+from plantstore.errors import ErrorCode, FeedError
+from plantstore.feed import CHANGES_MAX, ChangesPage, Recorded
+from plantstore.listings import PAGE_BYTES_MAX, Page, TagListing, TagsPage
 from plantstore.plants import ID_MIN
 
 # Executes a statement with named values, and returns its rows.
@@ -45,13 +45,9 @@ RECORDS: Final = msgspec.json.Decoder(list[Recorded])
 SET_COLUMNS: Final = "number, change, id, name, tag, name_before, tag_before"
 SET_CHANGES: Final = msgspec.json.Decoder(list[SetChange])
 
-ValueT = TypeVar("ValueT")
 
-
-class Parse(Protocol):
-    """Parses an aggregated array."""
-
-    def __call__(self, decoder: msgspec.json.Decoder[ValueT], text: Any, /) -> ValueT: ...  # noqa: ANN401 (what the engine returns)
+# Parses an aggregated array, as the engine returns it.
+Parse: TypeAlias = Callable[[msgspec.json.Decoder[Any], Any], Any]
 
 
 # The end of a statement that records a set with new changes. If the set is closed, the statement
@@ -110,6 +106,12 @@ class LatestTags:
         if listing not in self._pages:
             self._pages[listing] = select()
         return self._pages[listing]
+
+
+def _require_on(days: int) -> None:
+    if not days:
+        message = "The feed of changes is off: the service runs with --changes-keep 0"
+        raise FeedError(ErrorCode.FEED_OFF, message)
 
 
 class FeedTables:
@@ -248,16 +250,35 @@ RETURNING first_number
 
     def read(self, execute: Execute, after: int | None, limit: int) -> ChangesPage:
         """Return a page, as `PlantStore.read_changes` does."""
-        [(*state, changes)] = execute(self._read, {"after": after, "limit": limit})
-        return page_of(FeedState(*state), after, self._parse(RECORDS, changes) if changes else [])
+        values = {"after": after, "limit": limit}
+        [(days, last, is_complete, first, following, text)] = execute(self._read, values)
+        _require_on(days)
+        if after is None:
+            return Page([], last, is_last=True)
+        if not is_complete:
+            left = "no change is left" if first is None else f"the first left is {first}"
+            raise FeedError(
+                ErrorCode.CHANGES_GONE,
+                f"Not all changes after {after} are kept, and {left}. Export the plants again, and"
+                " follow from the Changes-After of the export",
+                first,
+            )
+        changes: list[Recorded] = self._parse(RECORDS, text) if text else []
+        end = changes[-1].number if changes else after
+        return Page(changes, end, is_last=len(changes) == following)
 
     def read_set(self, execute: Execute, name: str, after: Place | None, limit: int) -> SetPage:
         """Return a page of a set, as `PlantStore.read_set` does."""
         id_, number = after or (ID_MIN, -1)
         values = {"name": name, "after_id": id_, "after": number, "limit": limit}
-        [(days, total, is_complete, changes)] = execute(self._read_set, values)
-        found = self._parse(SET_CHANGES, changes) if changes else []
-        return page_of_set(SetState(days, total, is_complete), found)
+        [(days, total, is_complete, text)] = execute(self._read_set, values)
+        _require_on(days)
+        if total is None:
+            raise FeedError(ErrorCode.NO_SUCH_SET, "No change set has this name")
+        if not is_complete:
+            message = "The first changes of the set are not kept any more"
+            raise FeedError(ErrorCode.CHANGES_GONE, message)
+        return SetPage(self._parse(SET_CHANGES, text) if text else [], total)
 
     def closed_of(self, execute: Execute, changes: Sequence[Change]) -> Collection[str]:
         """Return the names of the sets of a batch that are closed."""

@@ -4,7 +4,7 @@ Their statements are the same in every engine.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
@@ -41,13 +41,6 @@ def hand_out_values(count: int) -> tuple[int, int, int, int]:
     return count, ID_MAX - count, count, ID_MAX - count
 
 
-def ids_exhausted(count: int) -> OperationError:
-    """Return the error for more ids than are left."""
-    return OperationError(
-        f"Fewer ids than {count} are left above the greatest one in use; choose free ids yourself"
-    )
-
-
 # In the order of a row.
 _COLUMNS: Final = "name, digest, scopes, created_at, expires_at, revoked_at"
 
@@ -77,7 +70,10 @@ class SmallTables(ABC):
         query = hand_out_query(self.placeholder, self.greatest)
         rows = self._change(query, *hand_out_values(count))
         if not rows:
-            raise ids_exhausted(count)
+            raise OperationError(
+                f"Fewer ids than {count} are left above the greatest one in use;"
+                " choose free ids yourself"
+            )
         [(last_id,)] = rows
         return range(last_id - count + 1, last_id + 1)
 
@@ -93,14 +89,18 @@ class SmallTables(ABC):
         row = (record.name, record.digest, scopes)
         times = (record.created_at, record.expires_at, record.revoked_at)
         if not self._change(f"{insert} ON CONFLICT (name) DO NOTHING RETURNING name", *row, *times):
-            raise name_taken(record.name)
+            raise OperationError(
+                f"There is a token named {quoted(record.name)} already; choose another name"
+            )
 
     def find_token(self, digest: bytes) -> TokenRecord | None:
         rows = self._read(f"{_SELECT} WHERE digest = {self.placeholder}", digest)
         return _from_row(rows[0]) if rows else None
 
     def list_tokens(self) -> list[TokenRecord]:
-        return in_order(map(_from_row, self._read(_SELECT)))
+        # By name in the order of code points, whatever the collation of the engine is.
+        records = map(_from_row, self._read(_SELECT))
+        return sorted(records, key=lambda record: (record.created_at, record.name))
 
     def revoke_token(self, name: str, now: int) -> TokenRecord:
         # A token that is already revoked is written again. The commit makes sure that the first
@@ -112,28 +112,13 @@ class SmallTables(ABC):
             name,
         )
         if not rows:
-            raise no_such_token(name)
+            raise OperationError(
+                f"There is no token named {quoted(name)}; `plantstore token list` lists them"
+            )
         return _from_row(rows[0])
 
     def forget_token(self, digest: bytes) -> None:
         self._change(f"DELETE FROM tokens WHERE digest = {self.placeholder} RETURNING name", digest)
-
-
-def in_order(records: Iterable[TokenRecord]) -> list[TokenRecord]:
-    """Return tokens by time of creation, then by name, in the order of their code points."""
-    return sorted(records, key=lambda record: (record.created_at, record.name))
-
-
-def name_taken(name: str) -> OperationError:
-    """Return the error for a new token whose name is in use."""
-    return OperationError(f"There is a token named {quoted(name)} already; choose another name")
-
-
-def no_such_token(name: str) -> OperationError:
-    """Return the error for a name that no token has."""
-    return OperationError(
-        f"There is no token named {quoted(name)}; `plantstore token list` lists them"
-    )
 
 
 def _from_row(row: Sequence[Any]) -> TokenRecord:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
 import psycopg
 from psycopg import errors
 
@@ -71,15 +72,14 @@ APPEND_IN_SETS: Final = f"""
     FROM numbered, made LEFT JOIN sets ON sets.name = set_name
 )
 """
-_MADE: Final = """
+_RECORD: Final = f"""
 WITH made AS (
     SELECT * FROM unnest(
         %b::bigint[], %b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
     ) WITH ORDINALITY AS given (change, id, name, tag, set_name, name_before, tag_before, place)
-)
+), {APPEND_IN_SETS}
+SELECT
 """
-_RECORD: Final = f"{_MADE}, {APPEND} SELECT"
-_RECORD_IN_SETS: Final = f"{_MADE}, {APPEND_IN_SETS} SELECT"
 
 FEED: Final = FeedTables(
     begin=_before("1"),
@@ -88,7 +88,7 @@ FEED: Final = FeedTables(
     value="%({})b".format,
     array="json_agg(json_build_array({}))::text".format,
     elements="json_array_elements_text(({})::json)".format,
-    parse=lambda decoder, text: decoder.decode(text),
+    parse=msgspec.json.Decoder.decode,
 )
 
 # Number of changes that are trimmed in one transaction while idle. Beside a commit with many
@@ -101,24 +101,23 @@ def record(connection: Connection, made: Sequence[Made]) -> None:
     if not made:
         return
     columns = [[*column] for column in zip(*made, strict=True)]
-    statement = _RECORD_IN_SETS if any(columns[4]) else _RECORD
     with closed_meanwhile():
-        connection.execute(statement.encode(), columns)
+        connection.execute(_RECORD.encode(), columns)
 
 
-class SetClosedMeanwhileError(Exception):
-    """Another transaction closed a set of the batch. Nothing was changed."""
+class ChangedMeanwhileError(Exception):
+    """Another transaction closed a set of the batch, or took a free id. Nothing was changed."""
 
 
 @contextlib.contextmanager
 def closed_meanwhile() -> Iterator[None]:
-    """Raise SetClosedMeanwhileError if a statement in the block fails because a set is closed."""
+    """Raise ChangedMeanwhileError if a statement in the block fails because a set is closed."""
     try:
         yield
     except errors.NotNullViolation as error:
         if error.diag.column_name != "closed":
             raise
-        raise SetClosedMeanwhileError from error
+        raise ChangedMeanwhileError from error
 
 
 def keep_changes(connection: Connection, days: int) -> None:

@@ -272,15 +272,11 @@ def reindex(connection: Connection, slot: int, progress: Callable[[int, int], No
     """
     [(plants, missing)] = connection.execute(_COMPARE_TOTAL)
     if missing:
-        _correct_total(connection, slot, missing)
+        with fenced(connection):
+            connection.execute(COUNT, (slot, missing))
+        connection.require_standbys()
     done = 0
     for compared in index_words(connection):
         connection.require_standbys()
         done += compared
         progress(done, max(plants, done))
-
-
-def _correct_total(connection: Connection, slot: int, missing: int) -> None:
-    with fenced(connection):
-        connection.execute(COUNT, (slot, missing))
-    connection.require_standbys()

@@ -85,7 +85,8 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
                 [(total,)] = connection.fetch(_count(listing), values)
     if not listing.has_total:
         return page
-    return page._replace(total=listing.total_of(total))
+    count = Count(total) if listing.is_everything else Count.up_to_max(total)
+    return page._replace(total=count)
 
 
 def _search(

@@ -25,7 +25,7 @@ from plantstore.storage.postgres.postgres_feed import (
     APPEND,
     APPEND_IN_SETS,
     FEED,
-    SetClosedMeanwhileError,
+    ChangedMeanwhileError,
     closed_meanwhile,
     record,
 )
@@ -96,8 +96,6 @@ ON CONFLICT (slot) DO UPDATE SET number = plantstore_markers.number + 1 RETURNIN
 # for each other.
 SLOTS: Final = 64
 
-_TOO_MANY_OTHERS: Final = "Too many others change the same plants"
-
 # How often a batch is decided again because other transactions took one of its ids first. Each
 # time, at least one of the others has committed.
 DECISIONS_MAX: Final = 100
@@ -126,7 +124,7 @@ def write_changes(connection: Connection, changes: Sequence[Change], slot: int) 
     try:
         with closed_meanwhile():
             created = {id_ for (id_,) in connection.fetch(statement, values)}
-    except SetClosedMeanwhileError:
+    except ChangedMeanwhileError:
         return _apply_under_locks(connection, changes, slot)
     connection.require_standbys()
     outcomes, _ = decide([plant for plant in creates if plant.id in created], {})
@@ -141,10 +139,6 @@ def write_changes(connection: Connection, changes: Sequence[Change], slot: int) 
     return [next(following[plant.id in created]) for plant in creates]
 
 
-class _TakenMeanwhileError(Exception):
-    """Another transaction took an id, so the batch must be decided again."""
-
-
 def _apply_under_locks(
     connection: Connection, changes: Sequence[Change], slot: int
 ) -> list[Result]:
@@ -152,11 +146,11 @@ def _apply_under_locks(
     for _ in range(DECISIONS_MAX):
         try:
             outcomes = _decide_under_locks(connection, changes, slot)
-        except (_TakenMeanwhileError, SetClosedMeanwhileError):
+        except ChangedMeanwhileError:
             continue
         connection.require_standbys()
         return outcomes
-    raise StoreUnavailableError(_TOO_MANY_OTHERS)
+    raise StoreUnavailableError("Too many others change the same plants")
 
 
 def _decide_under_locks(
@@ -165,9 +159,8 @@ def _decide_under_locks(
     """Apply changes in one transaction that locks the stored plants.
 
     Raises:
-        _TakenMeanwhileError: another transaction took an id that was free. A free id cannot
-            be locked. Nothing was changed.
-        SetClosedMeanwhileError: another transaction closed a set. Nothing was changed.
+        ChangedMeanwhileError: another transaction closed a set, or took an id that was free. A free
+            id cannot be locked.
 
     """
     with fenced(connection):
@@ -180,7 +173,7 @@ def _decide_under_locks(
         if new:
             created = connection.fetch(_CREATE, _to_create(new, slot))
             if len(created) < len(new):
-                raise _TakenMeanwhileError
+                raise ChangedMeanwhileError
         if changed:
             connection.execute(_UPDATE, _arrays(changed))
         if gone:

@@ -21,11 +21,10 @@ from psycopg.rows import TupleRow
 
 from plantstore.change_sets import Place, SetPage
 from plantstore.changes import Change, Result
-from plantstore.errors import StoreUnavailableError, UnsupportedError
+from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.feed import ChangesPage
 from plantstore.listings import (
     EVERYTHING,
-    SCAN_PLANTS_MAX,
     Listing,
     PlantsPage,
     TagListing,
@@ -175,7 +174,6 @@ class PostgresStore(SmallTables):
         tell_number: TellNumber | None = None,
         tell_damaged: TellDamaged | None = None,  # noqa: ARG002 (the server checks its pages)
     ) -> Generator[list[NewPlant], None, None]:
-        listing = listing._replace(limit=SCAN_PLANTS_MAX)
         # A page takes no longer than one of `list_plants`. A server that hangs must not keep the
         # thread forever.
         with self._snapshot(has_timeout=True) as connection:
@@ -205,7 +203,7 @@ class PostgresStore(SmallTables):
             return check(connection, self._database)
 
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> CheckReport:  # noqa: ARG002
-        raise UnsupportedError(
+        raise UsageError(
             "plantstore cannot back up PostgreSQL; use pg_dump for this database, or pg_basebackup"
             " for the whole server"
         )

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A URL may name several servers. For each new connection libpq tries them in turn, and takes the
-first one that accepts writes (`target_session_attrs=read-write`). So nothing looks for a primary
-while all connections work. After a failover, they break, time out or become read-only, one after
-the other. Three rules make that fast, and let reads go on:
+A URL may name several servers. For each new connection libpq tries one after the other, and takes
+the first one that accepts writes (`target_session_attrs=read-write`). So nothing looks for a
+primary while all connections work. After a failover, they break, time out or become read-only.
+Three rules make that fast, and let reads go on:
 
 Rule 1: a server that failed is tried last.
 Rule 2: if a connection breaks while it is used, or its results cannot be trusted, all other
@@ -28,14 +28,14 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
+from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError, shorten
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.session import (
     READ_ONLY,
+    REASON_CHARACTERS_MAX,
     UNREACHABLE,
     Connection,
     open_connection,
-    shortened,
     translate_errors,
 )
 
@@ -133,7 +133,7 @@ class Primary:
                 connection.check()
             connection.used_at = self._monotonic()
         except StoreUnavailableError as error:
-            error.reason = shortened(f"{connection.server}: {error.reason}")
+            error.reason = shorten(f"{connection.server}: {error.reason}", REASON_CHARACTERS_MAX)
             raise
         finally:
             self._put_back(connection, for_writes=for_writes)

@@ -34,7 +34,12 @@ from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
-from plantstore.errors import BatchRefusedError, StoreUnavailableError, StoreUnreachableError
+from plantstore.errors import (
+    BatchRefusedError,
+    StoreUnavailableError,
+    StoreUnreachableError,
+    shorten,
+)
 from plantstore.storage.migrate import require_same
 
 ENGINE: Final = "postgres"
@@ -282,7 +287,7 @@ def open_connection(conninfo: str) -> Connection:
         reason = "; ".join(reasons) or reason_of(error)
         is_read_only = any(text in reason for text in _REFUSALS) and "timeout" not in reason
         what = READ_ONLY if is_read_only else UNREACHABLE
-        raise StoreUnreachableError(what, shortened(reason)) from error
+        raise StoreUnreachableError(what, shorten(reason, REASON_CHARACTERS_MAX)) from error
 
 
 # How many other connections begin a transaction, so that a pooler gives them the session.
@@ -407,10 +412,3 @@ def reason_of(error: psycopg.Error) -> str:
 def core_of(message: str) -> str:
     """Return the end of a line of libpq, which says what the server said."""
     return message.rpartition("failed: ")[2].removeprefix("FATAL:  ")
-
-
-def shortened(reason: str) -> str:
-    """Return a reason, cut to REASON_CHARACTERS_MAX."""
-    if len(reason) <= REASON_CHARACTERS_MAX:
-        return reason
-    return f"{reason[: REASON_CHARACTERS_MAX - 3]}..."

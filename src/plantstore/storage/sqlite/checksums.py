@@ -14,7 +14,7 @@ from zlib import crc32
 import apsw
 import msgspec
 
-from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, scan
+from plantstore.listings import EVERYTHING, scan
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.sqlite_pages import WITH_IDS, from_json, select_page, to_json
 
@@ -53,8 +53,7 @@ def damaged(connection: apsw.Connection, plants: Sequence[NewPlant]) -> list[int
 
 def describe_damage(connection: apsw.Connection) -> str | None:
     """Return which plants of a snapshot are damaged, in words; None if none is."""
-    listing = EVERYTHING._replace(limit=SCAN_PLANTS_MAX)
-    pages = scan(partial(select_page, connection), listing)
+    pages = scan(partial(select_page, connection), EVERYTHING)
     found = [id_ for plants in pages for id_ in damaged(connection, plants)]
     if not found:
         return None

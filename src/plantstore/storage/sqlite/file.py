@@ -54,10 +54,10 @@ LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 
 
-def count_no_memory() -> None:
-    """Let SQLite not count the memory that it uses: with the counts, a create takes 2 % more.
+def set_up_sqlite() -> None:
+    """Configure SQLite for this process. Call it before any database is opened.
 
-    Call it before any database is opened.
+    SQLite does not count the memory that it uses: with the counts, a create takes 2 % more.
     """
     apsw.shutdown()
     apsw.config(apsw.SQLITE_CONFIG_MEMSTATUS, 0)

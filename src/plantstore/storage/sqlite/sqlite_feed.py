@@ -28,15 +28,10 @@ _GIVE_NUMBERS: Final = f"""
 UPDATE feed SET last = {_before(":number")} + :number, kept = kept + :number WHERE days > 0
 RETURNING last
 """
-_APPEND: Final = """
-INSERT INTO changes (number, change, at, id, name, tag)
-SELECT :first + key, value->>0, unixepoch(), value->>1, value->>2, value->>3
-FROM jsonb_each(:made)
-"""
 _ADD_TO_SETS: Final = add_to_sets("""(
     SELECT :first + key AS number, value->>4 AS set_name FROM jsonb_each(:made)
 ) WHERE set_name IS NOT NULL""")
-_APPEND_IN_SETS: Final = """
+_APPEND: Final = """
 INSERT INTO changes (number, change, at, id, name, tag, set_number, name_before, tag_before)
 SELECT :first + key, value->>0, unixepoch(), value->>1, value->>2, value->>3,
     (SELECT first_number FROM change_sets WHERE change_sets.name = value->>4),
@@ -92,9 +87,9 @@ def record(connection: apsw.Connection, made: Sequence[Made]) -> None:
             return
         first = last - len(made) + 1
         values = {"first": first, "made": to_json(made)}
-        if is_in_set := any(each[4] for each in made):
+        if any(each[4] for each in made):
             connection.execute(_ADD_TO_SETS, values)
-        connection.execute(_APPEND_IN_SETS if is_in_set else _APPEND, values)
+        connection.execute(_APPEND, values)
 
 
 def waiter(connection: apsw.Connection, committed: threading.Event) -> Callable[[float], bool]:

@@ -1,10 +1,7 @@
-"""Export, check and backup of a SQLite file. Each of them reads one snapshot."""
+"""Check and backup of a SQLite file. Each of them reads one snapshot."""
 
 import contextlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,33 +9,19 @@ import apsw
 import msgspec
 
 from plantstore.errors import OperationError
-from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
-from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations, newest_version
 from plantstore.storage.sqlite.checksums import (
     VERSION_BEFORE_CHECKSUMS,
-    damaged,
     describe_damage,
     describe_others,
 )
 from plantstore.storage.sqlite.file import (
     VERSION_BEFORE_WORDS,
     SQLiteSchema,
-    open_immutable,
-    translate_errors,
 )
-from plantstore.storage.sqlite.sqlite_feed import FEED, executor
-from plantstore.storage.sqlite.sqlite_pages import (
-    is_complete,
-    prepare_searches,
-    select_by_id,
-    select_page,
-)
-from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, log_bytes
+from plantstore.storage.sqlite.sqlite_pages import is_complete
 from plantstore.storage.sqlite.word_index import has_differences
-from plantstore.store import CheckReport, Remedy, TellDamaged, TellNumber
-
-CANNOT_READ: Final = "The database cannot be read"
+from plantstore.store import CheckReport, Remedy
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
 STEP_PAGES: Final = 8192
@@ -60,64 +43,6 @@ WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
 
 # The errors of a backup that the source causes, and not the copy.
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
-
-
-class Snapshots(ABC):
-    """Implements the reads of `plantstore.store.Maintenance` for a SQLite file."""
-
-    name: str
-    """The name of the database in messages."""
-
-    _path: str
-
-    @abstractmethod
-    def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
-        """Open a connection for the block. It reads one snapshot of the database."""
-
-    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        with translate_errors(CANNOT_READ), self._snapshot() as connection:
-            return select_by_id(connection, ids)
-
-    def scan_plants(
-        self,
-        listing: Listing = EVERYTHING,
-        tell_number: TellNumber | None = None,
-        tell_damaged: TellDamaged | None = None,
-    ) -> Generator[list[NewPlant], None, None]:
-        listing = listing._replace(limit=SCAN_PLANTS_MAX)
-        with translate_errors(CANNOT_READ), self._snapshot() as connection:
-            if tell_number is not None:
-                tell_number(FEED.last_number(executor(connection)))
-            if listing.place is not None or not listing.is_everything:
-                prepare_searches(connection)
-            version = known_version(SQLiteSchema(connection, self.name))
-            for plants in scan(partial(select_page, connection), listing):
-                if tell_damaged is not None and version > VERSION_BEFORE_CHECKSUMS:
-                    tell_damaged(len(damaged(connection, plants)))
-                yield plants
-
-    def has_room_for_export(self) -> bool:
-        # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
-        # the log would grow without end.
-        with translate_errors(CANNOT_READ):
-            return log_bytes(f"{self._path}-wal") <= EXPORT_LOG_BYTES_MAX
-
-    def count_plants(self) -> int:
-        with translate_errors(CANNOT_READ), self._snapshot() as connection:
-            return SQLiteSchema(connection, self.name).count_plants()
-
-    def check(self) -> CheckReport:
-        with translate_errors(CANNOT_READ), self._snapshot() as connection:
-            return check(connection, self.name)
-
-    def back_up(
-        self, path: str, progress: Callable[[int, int], None], *, step_pages: int = STEP_PAGES
-    ) -> CheckReport:
-        with translate_errors("The database cannot be backed up"):
-            with self._snapshot() as connection:
-                copy_pages(connection, path, progress, step_pages)
-            with contextlib.closing(open_immutable(path)) as copy:
-                return check(copy, path)
 
 
 def check(connection: apsw.Connection, name: str) -> CheckReport:
@@ -207,7 +132,7 @@ def copy_pages(
     source: apsw.Connection,
     copy: str,
     progress: Callable[[int, int], None],
-    step_pages: int = STEP_PAGES,
+    step_pages: int,
 ) -> None:
     """Copy a database while other processes write to it.
 

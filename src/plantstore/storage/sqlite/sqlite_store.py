@@ -13,7 +13,8 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final
@@ -24,17 +25,30 @@ from plantstore.change_sets import Place, SetPage
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
 from plantstore.feed import ChangesPage
-from plantstore.listings import Listing, PlantsPage, TagListing, TagsPage
+from plantstore.listings import (
+    EVERYTHING,
+    Listing,
+    PlantsPage,
+    TagListing,
+    TagsPage,
+    scan,
+)
 from plantstore.observe import HardLinksFound, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.feed_tables import LatestTags
-from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite.checksums import describe_damage
+from plantstore.storage.migrate import SchemaPolicy, known_version
+from plantstore.storage.sqlite.checksums import (
+    VERSION_BEFORE_CHECKSUMS,
+    damaged,
+    describe_damage,
+)
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
     LOG_BYTES_MAX,
+    SQLiteSchema,
     connect,
     make_file,
+    open_immutable,
     sync_log,
     transaction,
     translate_errors,
@@ -45,7 +59,7 @@ from plantstore.storage.sqlite.guard import (
     require_ours,
 )
 from plantstore.storage.sqlite.sqlite_feed import FEED, TRIM_CHANGES, TRIMMED_MAX, executor, waiter
-from plantstore.storage.sqlite.sqlite_maintenance import CANNOT_READ, Snapshots
+from plantstore.storage.sqlite.sqlite_maintenance import STEP_PAGES, check, copy_pages
 from plantstore.storage.sqlite.sqlite_pages import (
     count_plants,
     prepare_searches,
@@ -59,10 +73,17 @@ from plantstore.storage.sqlite.sqlite_plants import (
     write_changes,
 )
 from plantstore.storage.sqlite.sqlite_tags import select_tags
-from plantstore.storage.sqlite.wal import WalLimit
+from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, WalLimit, log_bytes
 from plantstore.storage.sqlite.word_index import index_next, merge, start_over
 from plantstore.storage.tables import SmallTables
-from plantstore.store import READS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
+from plantstore.store import (
+    READS_AT_ONCE,
+    TIDY_SECONDS,
+    TIDY_SOON_SECONDS,
+    CheckReport,
+    TellDamaged,
+    TellNumber,
+)
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
@@ -71,10 +92,11 @@ CACHE_KIB: Final = 8 * 1024
 # The pause after each transaction of a reindex. Processes that wait to write poll more often.
 INDEX_PAUSE_SECONDS: Final = 4 * BUSY_POLL_SECONDS
 
+_CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
 
 
-class SQLiteStore(Snapshots, SmallTables):
+class SQLiteStore(SmallTables):
     """Keeps plants and tokens in a file.
 
     Args:
@@ -105,7 +127,7 @@ class SQLiteStore(Snapshots, SmallTables):
         observe: Observer = ignore,
         log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
-        self.name = path
+        self._name = path
         # SQLite puts the log beside the file that a symbolic link points to. An absolute path
         # also avoids names with a special meaning in SQLite, such as ":memory:".
         self._path = os.path.realpath(path)
@@ -127,8 +149,8 @@ class SQLiteStore(Snapshots, SmallTables):
         observe: Observer,
         log_bytes_max: int,
     ) -> None:
-        require_no_lost_files(self._path, self.name)
-        self._writes = connect(self._path, self.name, policy, observe=observe)
+        require_no_lost_files(self._path, self._name)
+        self._writes = connect(self._path, self._name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         prepare_creates(self._writes)
         if policy is not SchemaPolicy.ACCEPT:
@@ -136,7 +158,7 @@ class SQLiteStore(Snapshots, SmallTables):
         sync_log(self._writes)
         self._guard = FileGuard(self._path)
         self._reads, self._tokens, self._others, *pages = (
-            connect(self._path, self.name, policy) for _ in range(2 + READS_AT_ONCE)
+            connect(self._path, self._name, policy) for _ in range(2 + READS_AT_ONCE)
         )
         for connection in (self._writes, self._others):
             connection.pragma("journal_size_limit", log_bytes_max)
@@ -189,7 +211,7 @@ class SQLiteStore(Snapshots, SmallTables):
         return TIDY_SECONDS if self._wal_limit.trim() else TIDY_SOON_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        with translate_errors(CANNOT_READ):
+        with translate_errors(_CANNOT_READ):
             return select_by_id(self._reads, ids)
 
     def list_plants(self, listing: Listing) -> PlantsPage:
@@ -215,15 +237,55 @@ class SQLiteStore(Snapshots, SmallTables):
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:
-        with translate_errors(CANNOT_READ):
+        with translate_errors(_CANNOT_READ):
             self._guard.require_files()
-            with contextlib.closing(connect(self._path, self.name)) as connection:
+            with contextlib.closing(connect(self._path, self._name)) as connection:
                 watcher = threading.Event()
                 self._watchers += (watcher,)
                 try:
                     yield waiter(connection, watcher)
                 finally:
                     self._watchers = tuple(each for each in self._watchers if each is not watcher)
+
+    def scan_plants(
+        self,
+        listing: Listing = EVERYTHING,
+        tell_number: TellNumber | None = None,
+        tell_damaged: TellDamaged | None = None,
+    ) -> Generator[list[NewPlant], None, None]:
+        with translate_errors(_CANNOT_READ), self._snapshot() as connection:
+            if tell_number is not None:
+                tell_number(FEED.last_number(executor(connection)))
+            if listing.place is not None or not listing.is_everything:
+                prepare_searches(connection)
+            version = known_version(SQLiteSchema(connection, self._name))
+            for plants in scan(partial(select_page, connection), listing):
+                if tell_damaged is not None and version > VERSION_BEFORE_CHECKSUMS:
+                    tell_damaged(len(damaged(connection, plants)))
+                yield plants
+
+    def has_room_for_export(self) -> bool:
+        # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
+        # the log would grow without end.
+        with translate_errors(_CANNOT_READ):
+            return log_bytes(f"{self._path}-wal") <= EXPORT_LOG_BYTES_MAX
+
+    def count_plants(self) -> int:
+        with translate_errors(_CANNOT_READ), self._snapshot() as connection:
+            return SQLiteSchema(connection, self._name).count_plants()
+
+    def check(self) -> CheckReport:
+        with translate_errors(_CANNOT_READ), self._snapshot() as connection:
+            return check(connection, self._name)
+
+    def back_up(
+        self, path: str, progress: Callable[[int, int], None], *, step_pages: int = STEP_PAGES
+    ) -> CheckReport:
+        with translate_errors("The database cannot be backed up"):
+            with self._snapshot() as connection:
+                copy_pages(connection, path, progress, step_pages)
+            with contextlib.closing(open_immutable(path)) as copy:
+                return check(copy, path)
 
     def look(self) -> None:
         with self._reading_page() as connection:
@@ -261,7 +323,7 @@ class SQLiteStore(Snapshots, SmallTables):
         """Give a connection of the pool to the block, once one is free."""
         connection = self._free_pages.get()
         try:
-            with translate_errors(CANNOT_READ):
+            with translate_errors(_CANNOT_READ):
                 yield connection
         finally:
             self._free_pages.put(connection)
@@ -284,13 +346,14 @@ class SQLiteStore(Snapshots, SmallTables):
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
+        """Open a connection for the block. It reads one snapshot of the database."""
         self._guard.require_files()
-        with contextlib.closing(connect(self._path, self.name)) as connection:
+        with contextlib.closing(connect(self._path, self._name)) as connection:
             connection.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
             yield connection
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
-        with translate_errors(CANNOT_READ), self._tokens_lock:
+        with translate_errors(_CANNOT_READ), self._tokens_lock:
             return self._tokens.execute(query, values).fetchall()
 
     def _change(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)

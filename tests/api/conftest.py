@@ -3,8 +3,7 @@
 tests/contract checks that the stores of all engines keep the same promises.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,13 +11,15 @@ from support.world import World
 
 
 @pytest.fixture
-def new_world() -> Iterator[Callable[..., World]]:
-    """Return what starts an application; its arguments are those of `World`."""
-    with contextlib.ExitStack() as opened:
-        yield lambda *args, **options: opened.enter_context(World(*args, **options))
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Return an application. The marker `world` has the arguments of `World`."""
+    marker = request.node.get_closest_marker("world")
+    with World(**(marker.kwargs if marker else {})) as world:
+        yield world
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
+@pytest.fixture(scope="module")
+def unchanged() -> Iterator[World]:
+    """Return an application that the tests of a module share, because they change nothing."""
     with World() as world:
         yield world

@@ -1,19 +1,14 @@
 """Change sets: the field `Change-Set`, and `POST /undo`."""
 
-import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
 import pytest
 
-from plantstore.api.file_imports import IMPORTS_MAX
-from plantstore.changes import Change, Deletion, InSet, Outcome, Result, Upsert, entity_tag
+from plantstore.changes import Deletion, InSet, Outcome, Upsert, entity_tag
 from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import NewPlant
-from support.change_sets import plants_of
-from support.stores import MemoryStore
 from support.streams import lines
 from support.world import World, assert_error
 
@@ -91,16 +86,15 @@ def test_a_change_whose_set_is_closed_is_refused(filled: World, change: tuple[An
     assert filled.store.plants == before
 
 
-@pytest.mark.parametrize("name", ["", "x" * 15, "x" * 65, f"{'x' * 16} y", f"{'x' * 16}/"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_malformed_name_is_refused_and_nothing_is_done(
-    filled: World, change: tuple[Any, ...], name: str
+    filled: World, change: tuple[Any, ...]
 ) -> None:
     before = filled.store.plants
 
-    refused = filled.send(*in_set(change, name))
-
-    assert_error(refused, 400, ErrorCode.INVALID_PARAMETER, "`Change-Set` must be 16 to 64")
+    for name in ("", "x" * 15, "x" * 65, f"{'x' * 16} y", f"{'x' * 16}/"):
+        refused = filled.send(*in_set(change, name))
+        assert_error(refused, 400, ErrorCode.INVALID_PARAMETER, "`Change-Set` must be 16 to 64")
     assert filled.store.plants == before
 
 
@@ -178,28 +172,12 @@ def test_a_dry_run_counts_the_same_closes_the_set_and_changes_nothing(filled: Wo
     assert_error(late, 409, ErrorCode.SET_CLOSED)
 
 
-def test_an_undo_that_is_sent_again_counts_the_same_and_changes_nothing(filled: World) -> None:
+def test_an_undo_is_not_made_in_its_own_set(filled: World) -> None:
     filled.send(*in_set(CHANGES["create"]))
-    filled.send(*in_set(CHANGES["patch"]))
-
-    first, again = undo(filled), undo(filled)
-
-    assert first.json() == again.json() == counts(restored=1, deleted=1)
-    assert again.headers["Changes-After"] == first.headers["Changes-After"]
-
-
-def test_an_undo_can_be_undone_but_not_in_its_own_set(filled: World) -> None:
-    filled.send(*in_set(CHANGES["create"]))
-    after = filled.store.plants
 
     own = undo(filled, fields=IN_SET)
-    undone = undo(filled, fields={"Change-Set": "undo-0123456789abc"})
-    again = undo(filled, "undo-0123456789abc")
 
     assert_error(own, 400, ErrorCode.INVALID_PARAMETER, "another set")
-    assert undone.headers["Change-Set"] == "undo-0123456789abc"
-    assert again.json() == counts(recreated=1)
-    assert filled.store.plants == after
 
 
 @pytest.mark.parametrize("query", ["", "?set=x", f"?set={'x' * 65}", f"?set={SET}&x=1", "?dry-run"])
@@ -212,10 +190,6 @@ def test_an_undo_with_a_body_is_refused(filled: World) -> None:
 
     assert_error(refused, 400, ErrorCode.INVALID_PARAMETER, "The body must be empty")
     assert 9 in filled.store.plants
-
-
-def test_an_undo_of_no_set_is_404(world: World) -> None:
-    assert_error(undo(world), 404, ErrorCode.NO_SUCH_SET)
 
 
 @pytest.mark.parametrize("dry_run", ["", "&dry-run"])
@@ -252,29 +226,25 @@ def test_no_scope_is_needed_for_a_plant_that_the_set_created_and_deleted(world: 
     assert undone.json() == counts(deleted=1)
 
 
-def test_a_change_while_the_scopes_are_checked_is_checked_too(
-    new_world: Callable[..., World],
-) -> None:
+def test_a_change_while_the_scopes_are_checked_is_checked_too(world: World) -> None:
     """It is made before the set is closed, so the undo would make a change without a scope."""
-    store = MemoryStore()
-    world = new_world(store)
-    store.apply_changes([NewPlant(1, "a"), InSet(NewPlant(2, "b"), SET)])
+    world.store.apply_changes([NewPlant(1, "a"), InSet(NewPlant(2, "b"), SET)])
 
     def change_before_close(_name: str) -> None:
         del world.store.before["close_set"]
-        store.apply_changes([InSet(Deletion(1), SET)])
+        world.store.apply_changes([InSet(Deletion(1), SET)])
 
     world.store.before["close_set"] = change_before_close
     token = world.add_token("deletes", "plants:delete")
 
     assert_error(undo(world, token=token), 403, ErrorCode.SCOPE_MISSING, "plants:create")
-    assert plants_of(store) == {2: NewPlant(2, "b")}
+    assert world.store.plants == {2: NewPlant(2, "b")}
 
 
+@pytest.mark.world(rate_per_token="10/hour")
 def test_each_plant_that_is_changed_is_a_use_of_the_token_and_an_undo_goes_on_where_it_was(
-    new_world: Callable[..., World],
+    world: World,
 ) -> None:
-    world = new_world(rate_per_token="10/hour")
     world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(13)])
 
     first = undo(world)
@@ -287,41 +257,30 @@ def test_each_plant_that_is_changed_is_a_use_of_the_token_and_an_undo_goes_on_wh
     assert world.store.plants == {}
 
 
-def test_an_undo_ends_between_two_batches_when_its_client_leaves(
-    new_world: Callable[..., World],
-) -> None:
-    world = new_world(rate_per_token="100/second")  # so batches are small
+@pytest.mark.world(rate_per_token="100/second")  # so batches are small
+def test_an_undo_ends_between_two_batches_when_its_client_leaves(world: World) -> None:
     world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(180)])
     request = world.request("POST", "/undo")
     request.query = f"set={SET}"
     request.is_client_gone = lambda: len(world.store.plants) < 180
 
     response = world.run(world.call(request))
-    left = world.store.plants
-    again = undo(world, token=world.add_token("another", rate := "plants:delete"))
 
-    assert rate
     assert response.status == 400
-    assert 0 < len(left) < 180
-    assert again.status_code in (200, 429)
+    assert 0 < len(world.store.plants) < 180
 
 
-def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again() -> None:
-    class Failing(MemoryStore):
-        failures = 1
+def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again(world: World) -> None:
+    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
 
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            results = super().apply_changes(changes)
-            if len(changes) > 1000 and len(self.plants) < 3000 and self.failures:
-                self.failures -= 1
-                raise StoreUnavailableError("The disk is full")
-            return results
+    def fail(_changes: object) -> None:
+        if len(world.store.plants) <= 4000:
+            raise StoreUnavailableError("The disk is full")
 
-    with World(Failing()) as world:
-        world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
-
-        failed = undo(world)
-        undone = undo(world)
+    world.store.before["apply_changes"] = fail
+    failed = undo(world)
+    world.store.repair()
+    undone = undo(world)
 
     assert_error(failed, 503, ErrorCode.STORE_UNAVAILABLE, "sending it again is safe")
     assert undone.json() == counts(deleted=9000)
@@ -329,38 +288,34 @@ def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again() -
 
 
 @pytest.mark.parametrize("left", [9000, 4000])
-def test_an_undo_that_fails_says_that_nothing_was_done_only_if_it_is_so(left: int) -> None:
-    class Unreachable(MemoryStore):
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            if 0 < len(self.plants) <= left:
-                raise StoreUnreachableError("The server does not respond")
-            return super().apply_changes(changes)
+def test_an_undo_that_fails_says_that_nothing_was_done_only_if_it_is_so(
+    world: World, left: int
+) -> None:
+    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
 
-    with World(Unreachable()) as world:
-        world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
+    def fail(_changes: object) -> None:
+        if len(world.store.plants) <= left:
+            raise StoreUnreachableError("The server does not respond")
 
-        failed = undo(world)
+    world.store.before["apply_changes"] = fail
+    failed = undo(world)
 
     assert_error(failed, 503, ErrorCode.STORE_UNAVAILABLE, "The server does not respond")
     assert ("nothing was done" in failed.json()["message"]) == (len(world.store.plants) == 9000)
 
 
-def test_a_plant_that_is_changed_between_the_read_and_the_commit_is_kept() -> None:
-    class Overtaken(MemoryStore):
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            if len(changes) == 2 and not isinstance(changes[0], InSet):
-                super().apply_changes([Upsert(NewPlant(2, "other"))])
-            return super().apply_changes(changes)
+def test_a_plant_that_is_changed_between_the_read_and_the_commit_is_kept(world: World) -> None:
+    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in (1, 2)])
 
-    store = Overtaken()
-    with World(store) as world:
-        for id_ in (1, 2):
-            store.apply_changes([InSet(NewPlant(id_, "a"), SET)])
+    def overtake(_changes: object) -> None:
+        world.store.repair()
+        world.store.apply_changes([Upsert(NewPlant(2, "other"))])
 
-        undone = undo(world)
+    world.store.before["apply_changes"] = overtake
+    undone = undo(world)
 
     assert undone.json() == counts(deleted=1, kept=1, kept_ids=[2])
-    assert plants_of(store) == {2: NewPlant(2, "other")}
+    assert world.store.plants == {2: NewPlant(2, "other")}
 
 
 def test_a_set_that_cannot_be_closed_is_503_and_nothing_is_undone(filled: World) -> None:
@@ -380,13 +335,6 @@ def test_a_response_lacks_the_set_if_it_cannot_be_read_after_the_change(world: W
     assert "Change-Set" not in made.headers
 
 
-def test_undos_over_the_limit_are_503(world: World) -> None:
-    for number in range(IMPORTS_MAX):
-        world.parts.imports.limit.acquire(f"{number}")
-
-    assert_error(undo(world), 503, ErrorCode.OVERLOADED, "Too many imports and undos")
-
-
 def test_a_conditional_change_is_in_its_set(world: World) -> None:
     world.put_in(NewPlant(1, "a"))
 
@@ -396,22 +344,3 @@ def test_a_conditional_change_is_in_its_set(world: World) -> None:
     assert_error(stale, 412, ErrorCode.PRECONDITION_FAILED)
     assert made.headers["Change-Set"] == SET
     assert undo(world).json() == counts(recreated=1)
-
-
-def test_single_changes_go_on_beside_an_undo(world: World) -> None:
-    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(2000)])
-
-    async def run() -> tuple[httpx.Response, list[int]]:
-        undoing = asyncio.ensure_future(world.sending("POST", f"/undo?set={SET}"))
-        statuses: list[int] = []
-        while not undoing.done():
-            id_ = 10_000 + len(statuses)
-            made = await world.sending("POST", "/plants", b'{"id":%d,"name":"a"}' % id_)
-            statuses.append(made.status_code)
-        return await undoing, statuses
-
-    undone, statuses = world.run(run())
-
-    assert undone.json() == counts(deleted=2000)
-    assert len(statuses) > 4
-    assert {*statuses} == {200}

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from plantstore.api.auth import ConcurrencyLimit
+from plantstore.api.change_feed import STREAMS_MAX
 from plantstore.changes import Deletion, Replacement
 from plantstore.commit.tail import EVENTS_BYTES_MAX, SENT_BYTES_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.server.interface import Response
-from plantstore.store import Store
 from support.events import Event, parse
 from support.world import World, assert_error
 
@@ -269,27 +268,28 @@ def test_a_comment_is_sent_if_there_is_no_change_for_15_seconds(world: World) ->
     assert world.run(follow()) == b":\n"
 
 
-def test_a_stream_ends_when_its_token_is_revoked(world: World) -> None:
-    async def follow() -> None:
-        async with streaming(world) as sent:
-            await sent.body()
-            world.store.revoke_token("all", 1)
-            world.now += 1.5
-            await sent.end()
-
-    world.run(follow())
-
-    assert world.parts.changes.limit.running == 0
+def revoke(world: World, _gone: list[bool]) -> None:
+    world.store.revoke_token("all", 1)
+    world.now += 1.5
 
 
-def test_a_stream_ends_when_its_client_is_gone(world: World) -> None:
-    gone: list[None] = []
+ENDS: dict[str, Callable[[World, list[bool]], object]] = {
+    "its token is revoked": revoke,
+    "its client is gone": lambda _world, gone: gone.append(True),
+    "the feed is switched off": lambda world, _gone: world.store.keep_changes(0),
+    "the service stops": lambda world, _gone: world.parts.changes.stop(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_stream_ends_when(world: World, end: Callable[[World, list[bool]], object]) -> None:
+    gone: list[bool] = []
 
     async def follow() -> None:
         async with streaming(world, is_gone=lambda: bool(gone)) as sent:
             await sent.body()
             assert world.parts.changes.limit.running == 1
-            gone.append(None)
+            end(world, gone)
             await sent.end()
             assert world.parts.changes.limit.running == 0
 
@@ -309,12 +309,10 @@ def test_a_stream_continues_while_tokens_cannot_be_looked_up(world: World) -> No
     assert len(world.run(follow())) == 1
 
 
-def test_a_stop_ends_all_streams_and_refuses_new_ones(world: World) -> None:
+def test_a_stop_refuses_new_streams_and_no_pages(world: World) -> None:
+    world.parts.changes.stop()
+
     async def follow() -> None:
-        async with streaming(world) as one, streaming(world) as other:
-            world.parts.changes.stop()
-            await one.end()
-            await other.end()
         async with streaming(world, status=503):
             pass
 
@@ -323,21 +321,10 @@ def test_a_stop_ends_all_streams_and_refuses_new_ones(world: World) -> None:
     assert world.get("/changes").status_code == 200
 
 
-def test_a_stream_ends_if_the_feed_is_switched_off(open_new: Callable[[str], Store]) -> None:
-    with contextlib.closing(open_new("sqlite")) as store, World(store) as world:
-
-        async def follow() -> None:
-            async with streaming(world) as sent:
-                store.keep_changes(0)
-                await sent.end()
-            async with streaming(world, status=404):
-                pass
-
-        world.run(follow())
-
-
 def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world: World) -> None:
-    world.parts.changes.limit = ConcurrencyLimit(2, "streams of changes")
+    limit, others = world.parts.changes.limit, STREAMS_MAX * 3 // 4 - 1
+    for _ in range(others):
+        limit.acquire("all")
 
     async def follow() -> Any:
         async with streaming(world), streaming(world, status=503) as refused:
@@ -348,12 +335,10 @@ def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world
     assert world.run(follow()) == (
         "Too many streams of changes with this token run; nothing was done"
     )
-    assert world.parts.changes.limit.running == 0
+    assert limit.running == others
 
 
-def test_head_has_the_headers_of_a_page_but_none_that_its_content_determines(
-    world: World,
-) -> None:
+def test_head_has_the_headers_of_a_page_but_none_that_its_content_determines(world: World) -> None:
     world.put_in(*(NewPlant(id_, "a") for id_ in range(5)))
     path = "/changes?limit=2"
 

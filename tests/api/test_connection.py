@@ -1,36 +1,28 @@
-"""Connections on real sockets, in the process of the test.
-
-Each layer sends error responses with the documented header fields. Clients send in small packets,
-or read late.
-"""
+"""Connections to the application: the errors of each layer, and what is told of each request."""
 
 import asyncio
-import contextlib
 import gc
 import json
 import re
-import socket
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import pytest
-import uvloop
 
 from plantstore.api.error_responses import STATUS
 from plantstore.changes import InSet
-from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.errors import ErrorCode, InternalError, StoreUnavailableError
 from plantstore.observe import RequestFailed, RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
-from plantstore.server.budget import MIB, Budget
+from plantstore.server.budget import Budget
 from plantstore.server.connection import Connection, Server
 from plantstore.server.interface import Application, Request, Response, pieces
-from plantstore.server.listener import Listener
+from support.served import EVERYTHING
+from support.virtual_time import FakeTransport
 from support.world import VALID, World, until
 
-ResultT = TypeVar("ResultT")
 Respond = Callable[[Application, Request], Awaitable[Response]]
 Configure = Callable[[Server], Server]
 
@@ -53,15 +45,12 @@ async def usual(application: Application, request: Request) -> Response:
     return await application(request)
 
 
-@contextlib.asynccontextmanager
-async def served(server: Server, protocol: type[Connection] = Connection) -> AsyncIterator[Any]:
-    """Serve an application while the block runs; yield its address."""
+def connect(server: Server) -> FakeTransport:
+    """Connect a client that reads everything to a server, on the running event loop."""
     loop = asyncio.get_running_loop()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listener = Listener(loop, lambda: protocol(server, loop), listening, None)
-        yield listening.getsockname()
-        listener.close()
-        await asyncio.gather(*server.tasks, return_exceptions=True)
+    client = FakeTransport(loop, Connection(server, loop))
+    client.read(EVERYTHING)
+    return client
 
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -222,19 +211,16 @@ async def exchange(world: World, case: Case) -> tuple[int, dict[str, str], bytes
     """Send the request of a case to the server and application of a world; return the response."""
     token = world.add_token("test", *case.scopes)
     case.prepare(world)
-    config = replace(case.configure(world.server), application=Wrapped(world.app, case.respond))
-    async with served(config) as address:
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(rendered(case, token))
-        status_line = await reader.readline()
-        lines: list[str] = []
-        while (line := (await reader.readline()).decode().strip()) != "":
-            lines.append(line)
-        headers = dict(line.lower().split(": ", 1) for line in lines)
-        assert len(headers) == len(lines), "a field was sent twice"
-        body = await reader.readexactly(int(headers["content-length"]))
-        writer.close()
-        await writer.wait_closed()
+    server = replace(case.configure(world.server), application=Wrapped(world.app, case.respond))
+    client = connect(server)
+    client.arrive(rendered(case, token))
+    await until(lambda: client.sent and not server.tasks)
+    client.leave()
+    head, _, body = client.sent.partition(b"\r\n\r\n")
+    status_line, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    assert len(headers) == len(lines), "a field was sent twice"
+    assert int(headers["content-length"]) == len(body)
     return int(status_line.split()[1]), headers, body
 
 
@@ -254,7 +240,7 @@ def test_every_layer_sends_error_responses_with_the_documented_fields(case: Case
     assert headers["content-type"] == "application/json"
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
-    assert re.fullmatch("[1-9][0-9]*", headers.get("retry-after", "1"))
+    assert 1 <= int(headers.get("retry-after", "1")) <= (3600 if status == 429 else 5)
     assert re.fullmatch(
         TRACE if case.is_read else "[0-9a-f]{32}", headers.get("x-request-id", TRACE)
     )
@@ -285,13 +271,15 @@ def test_a_page_of_an_allowed_origin_may_read_the_errors_of_the_server(case: Cas
 def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the_log() -> None:
     case = Case(ErrorCode.INTERNAL, "GET", "/healthz", b"", respond=unsendable)
     with World() as world:
-        status, headers, _ = world.run(exchange(world, case))
+        status, headers, body = world.run(exchange(world, case))
 
     [failed] = world.told(RequestFailed)
     [answered] = world.answers
     assert (status, answered.status, answered.request.route) == (500, 500, "/healthz")
     assert headers["x-request-id"] == failed.request_id
     assert (failed.method, failed.path) == ("GET", "/healthz")
+    assert "line end" in str(failed.error)
+    assert json.loads(body)["message"] == InternalError().message
     assert [event.code for event in world.told(RequestRefused)] == [ErrorCode.INTERNAL]
 
 
@@ -320,30 +308,22 @@ EXCHANGES = {
 @pytest.mark.parametrize(("head", "body"), EXCHANGES.values(), ids=EXCHANGES)
 def test_no_request_leaves_a_reference_cycle_with_its_connection(head: bytes, body: bytes) -> None:
     """So the garbage collector may run rarely."""
-    made: list[weakref.ref[Connection]] = []
-
-    class Watched(Connection):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            made.append(weakref.ref(self))
 
     async def send(world: World) -> None:
         length = b"Content-Length: %d\r\nExpect: 100-continue\r\n" % len(VALID) if body else b""
-        token = world.token.encode()
-        async with served(world.server, Watched) as address:
-            reader, writer = await asyncio.open_connection(*address)
-            writer.write(b"%b\r\nHost: x\r\nAuthorization: Bearer %b\r\n" % (head, token))
-            writer.write(length + b"\r\n")
-            assert (await reader.readline()).startswith(b"HTTP/1.1 ")
-            writer.write(body)
-            if len(body) == len(VALID):
-                await reader.readuntil(b"content-length")
-            writer.close()
-            async with asyncio.timeout(20):
-                await until(lambda: world.answers)
-                world.answers.clear()  # a request refers to its connection
-                world.events.clear()
-                await until(lambda: made[0]() is None)
+        token = b"Host: x\r\nAuthorization: Bearer %b\r\n" % world.token.encode()
+        client = connect(world.server)
+        connection = weakref.ref(client.protocol)
+        client.arrive(b"%b\r\n%b%b\r\n" % (head, token, length))
+        await until(lambda: client.sent)
+        client.arrive(body)
+        if len(body) == len(VALID):
+            await until(lambda: b"content-length" in client.sent)
+        client.leave()
+        await until(lambda: world.answers)
+        world.answers.clear()  # a request refers to its connection
+        world.events.clear()
+        await until(lambda: connection() is None)
 
     gc.disable()
     try:
@@ -355,120 +335,3 @@ def test_no_request_leaves_a_reference_cycle_with_its_connection(head: bytes, bo
 
 def test_there_is_a_case_for_each_error_number() -> None:
     assert {case.code for case in CASES} == set(ErrorCode)
-
-
-PIECES = 5_000
-
-
-def serve(
-    respond: Respond,
-    test: Callable[[Any], ResultT],
-    *,
-    protocol: type[Connection] = Connection,
-    **bounds: Any,
-) -> ResultT:
-    """Serve an application, and run a test on another thread with the address of the server."""
-    config = World().server
-    config = replace(config, application=Wrapped(config.application, respond), **bounds)
-
-    async def serve_until_done() -> ResultT:
-        async with served(config, protocol) as address:
-            return await asyncio.to_thread(test, address)
-
-    return uvloop.run(serve_until_done())
-
-
-async def answer_any(_application: Application, _request: Request) -> Response:
-    return Response(200)
-
-
-class Counted(Connection):
-    """A connection that notes the sizes of what it reads."""
-
-    reads: ClassVar[list[int]] = []
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self.reads.append(len(data))
-
-
-def send_in_pieces(address: Any) -> bytes:
-    with socket.create_connection(address, timeout=30) as client:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
-        for _ in range(PIECES):
-            client.sendall(b"x")
-        client.sendall(b"\r\n\r\n")
-        return client.recv(15)
-
-
-def test_a_request_in_one_byte_packets_is_read_in_few_reads() -> None:
-    Counted.reads.clear()
-
-    assert serve(answer_any, send_in_pieces, protocol=Counted) == b"HTTP/1.1 200 OK"
-    assert len(Counted.reads) < PIECES / 5
-
-
-def test_over_the_limit_of_unread_bytes_slow_clients_without_a_token_are_disconnected() -> None:
-    """The kernel keeps nothing for them."""
-
-    def read_late(address: Any) -> tuple[list[bool], int]:
-        """Send requests on several connections; return which responses are cut off.
-
-        Also return how many are in the kernel when the service has disconnected all slow clients.
-        """
-        with contextlib.ExitStack() as stack:
-            clients = []
-            for target in [b"/token", *[b"/"] * 4]:
-                client = stack.enter_context(socket.create_connection(address, timeout=30))
-                client.sendall(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
-                assert client.recv(15, socket.MSG_WAITALL) == b"HTTP/1.1 200 OK"
-                clients.append(client)
-            last = is_cut_off(clients.pop(2))
-            lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()
-            queues = [line.split()[4] for line in lines if f":{address[1]:04X} 0100007F" in line]
-            kept = sum(not queue.startswith("00000000:") for queue in queues)
-            return [last, *map(is_cut_off, clients)], kept
-
-    found = serve(answer_much, read_late, budget=Budget(unread_bytes_max=3 * MUCH + MIB))
-
-    assert found == ([True, False, True, False, False], 3)
-
-
-MUCH = 40 * MIB
-
-
-async def answer_much(_application: Application, request: Request) -> Response:
-    request.token = "all" if request.path == "/token" else ""
-    return Response(200, {}, b"x" * MUCH)
-
-
-def is_cut_off(client: socket.socket) -> bool:
-    """Read a response; return whether the connection ends before it."""
-    left = MUCH
-    with contextlib.suppress(ConnectionResetError):
-        while left > 0 and (piece := client.recv(MIB)):
-            left -= len(piece)
-    return left > 0
-
-
-BODY_BYTES = 4 * MIB
-
-
-def send_much_with_a_bad_token(address: Any) -> bytes:
-    """Send a body that is refused, and read the response only when all of it is sent."""
-    with socket.create_connection(address, timeout=30) as client:
-        length = f"Content-Length: {BODY_BYTES}"
-        lines = ["POST /plants.csv HTTP/1.1", "Host: x", "Connection: close", length, "", ""]
-        client.sendall("\r\n".join(lines).encode() + b"x" * BODY_BYTES)
-        return client.recv(12, socket.MSG_WAITALL)
-
-
-def test_a_client_that_closes_behind_its_request_gets_the_error_that_comes_before_its_end() -> None:
-    with World() as world:
-
-        async def send() -> bytes:
-            async with served(world.server) as address:
-                return await asyncio.to_thread(send_much_with_a_bad_token, address)
-
-        assert world.run(send()) == b"HTTP/1.1 401"

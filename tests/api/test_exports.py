@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,7 +14,6 @@ from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
-from plantstore.store import TellDamaged, TellNumber
 from support.stores import MemoryStore
 from support.world import World
 
@@ -26,16 +25,11 @@ class PagedStore(MemoryStore):
         super().__init__()
         self.open_snapshots = 0
 
-    def scan_plants(
-        self,
-        listing: Listing = EVERYTHING,
-        tell_number: TellNumber | None = None,
-        tell_damaged: TellDamaged | None = None,
-    ) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, *args: Any, **named: Any) -> Generator[list[NewPlant], None, None]:
         self.open_snapshots += 1
         try:
-            plants = super().scan_plants(listing, tell_number, tell_damaged)
-            yield from ([plant] for some in plants for plant in some)
+            pages = super().scan_plants(*args, **named)
+            yield from ([plant] for page in pages for plant in page)
         finally:
             self.open_snapshots -= 1
 
@@ -46,11 +40,11 @@ def store() -> PagedStore:
 
 
 @pytest.fixture
-def world(store: PagedStore, new_world: Callable[..., World]) -> World:
+def world(store: PagedStore) -> Iterator[World]:
     """Return an application with three plants, each on a page of its own."""
-    world: World = new_world(store)
-    world.put_in(*(NewPlant(id_, "a") for id_ in range(3)))
-    return world
+    with World(store) as world:
+        world.put_in(*(NewPlant(id_, "a") for id_ in range(3)))
+        yield world
 
 
 class Exported(NamedTuple):
@@ -109,45 +103,36 @@ def test_an_export_that_is_not_allowed_any_more_is_cut_off_and_no_failure(
 
 @pytest.mark.parametrize(("end", "status"), [(revoke, 401), (wait_too_long, 408)])
 def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_allowed_any_more(
-    new_world: Callable[..., World], end: Callable[[World], None], status: int
+    end: Callable[[World], None], status: int
 ) -> None:
-    worlds: list[World] = []
-
     class EmptyPages(MemoryStore):
-        def scan_plants(
-            self,
-            listing: Listing = EVERYTHING,  # noqa: ARG002
-            tell_number: TellNumber | None = None,  # noqa: ARG002
-            tell_damaged: TellDamaged | None = None,  # noqa: ARG002
-        ) -> Generator[list[NewPlant]]:
+        def scan_plants(self, *_: Any, **__: Any) -> Generator[list[NewPlant]]:
             yield []
-            end(worlds[0])
+            end(empty)
             while True:
                 yield []
 
-    worlds.append(new_world(EmptyPages()))
+    with World(EmptyPages()) as empty:
+        assert export(empty).status == status
 
-    assert export(worlds[0]).status == status
 
-
-def test_json_lines_of_all_plants_need_no_index(new_world: Callable[..., World]) -> None:
+def test_json_lines_of_all_plants_need_no_index() -> None:
     class Reindexed(MemoryStore):
         """Has no complete index, as during `plantstore reindex`."""
 
         def scan_plants(
             self,
             listing: Listing = EVERYTHING,
-            tell_number: TellNumber | None = None,
-            tell_damaged: TellDamaged | None = None,
+            *args: Any,
+            **named: Any,
         ) -> Generator[list[NewPlant]]:
             if not listing.is_everything:
                 raise StoreUnavailableError("The index of words is not complete")
-            yield from super().scan_plants(listing, tell_number, tell_damaged)
+            yield from super().scan_plants(listing, *args, **named)
 
-    world = new_world(Reindexed())
-
-    assert world.send("GET", "/plants.ndjson").status_code == 200
-    assert world.send("GET", "/plants.csv").status_code == 503
+    with World(Reindexed()) as reindexed:
+        assert reindexed.send("GET", "/plants.ndjson").status_code == 200
+        assert reindexed.send("GET", "/plants.csv").status_code == 503
 
 
 def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, world: World) -> None:

@@ -1,34 +1,72 @@
-"""Imports in the test's process."""
+"""Imports and lists of changes, in the test's process."""
 
 import asyncio
+import json
 import random
-from collections.abc import Sequence
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any
 
+import httpx
 import pytest
 
-from plantstore.api.auth import ConcurrencyLimit
-from plantstore.api.file_imports import SHARED_BATCH_ROWS_MAX
+from plantstore.api.auth import CACHE_SECONDS
+from plantstore.api.error_responses import STATUS
+from plantstore.api.file_imports import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX, SWITCH_SECONDS
 from plantstore.changes import Change, Result
-from plantstore.commit.imports import BATCH_ROWS_MAX
+from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_BYTES_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
 from plantstore.formats import FORMATS
-from plantstore.observe import Imported
-from plantstore.plants import NewPlant
+from plantstore.observe import Committed, Imported
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant
+from plantstore.threads import Threads
 from support.stores import GatedStore, MemoryStore
 from support.streams import lines
 from support.world import VALID, World, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 CSV = {"Content-Type": "text/csv"}
+ABSENT: Any = object()
+
+
+def line(id_: int, before: Any, after: Any) -> bytes:
+    """Return a change; a state is a name, a name and a tag, None, or ABSENT."""
+    states = {"before": state_of(before), "after": state_of(after)}
+    return json.dumps({"id": id_} | {n: s for n, s in states.items() if s is not ABSENT}).encode()
+
+
+def state_of(state: Any) -> Any:
+    if isinstance(state, str):
+        return {"name": state}
+    return dict(zip(("name", "tag"), state, strict=True)) if isinstance(state, tuple) else state
+
+
+def change(world: World, *changes: bytes, query: str = "", **more: Any) -> httpx.Response:
+    fields = NDJSON | more.pop("fields", {})
+    return world.send("POST", f"/changes{query}", b"\n".join(changes), fields=fields, **more)
+
+
+def creates(first: int, end: int) -> list[bytes]:
+    return [line(id_, None, "a") for id_ in range(first, end)]
+
+
+def assert_ended(answer: httpx.Response, status: int, code: ErrorCode, through: int) -> None:
+    """Assert that an import ended with an error, and that it says how many lines are stored."""
+    assert (answer.status_code, answer.json()["error"]) == (status, code)
+    assert answer.json()["lines_stored_through"] == through
+
+
+# Imports.
 
 
 def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_settled() -> None:
     store = GatedStore()
-    rows = b'{"id":1,"name":"a"}\n{"id":2,"name":"b"}\n'
 
     async def cancel_twice() -> tuple[int, int]:
         others = asyncio.all_tasks()
-        sending = world.sending("POST", "/plants.ndjson", rows, fields=NDJSON)
+        sending = world.sending("POST", "/plants.ndjson", lines(1, 2), fields=NDJSON)
         task = asyncio.ensure_future(sending)
         await asyncio.to_thread(store.entered.acquire)
         for _ in range(2):
@@ -80,51 +118,100 @@ def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was
         rows = lines(1, BATCH_ROWS_MAX + 1)
         answer = world.send("POST", "/plants.ndjson", rows, fields=NDJSON)
 
+    assert_ended(answer, 503, ErrorCode.STORE_UNAVAILABLE, BATCH_ROWS_MAX)
+    assert answer.json()["message"] == "The database cannot be reached"
     assert len(world.store.plants) == BATCH_ROWS_MAX
-    assert (answer.status_code, answer.json()) == (
-        503,
-        {
-            "error": ErrorCode.STORE_UNAVAILABLE,
-            "message": "The database cannot be reached",
-            "lines_stored_through": BATCH_ROWS_MAX,
-        },
-    )
 
 
-def test_an_import_over_the_limit_is_503_and_stores_nothing(world: World) -> None:
-    world.parts.imports.limit = ConcurrencyLimit(0, "imports")
+@pytest.mark.parametrize("path", ["/plants.ndjson", "/changes", "/undo?set=set-a-0123456789"])
+def test_imports_lists_of_changes_and_undos_share_their_places(world: World, path: str) -> None:
+    for number in range(IMPORTS_MAX):
+        world.parts.imports.limit.acquire(f"{number}")
 
-    answer = world.send("POST", "/plants.ndjson", lines(1, 1), fields=NDJSON)
+    answer = world.send("POST", path, fields=NDJSON)
 
     assert (answer.status_code, answer.json()["error"]) == (503, ErrorCode.OVERLOADED)
-    assert not world.store.plants
+    assert answer.json()["message"] == "Too many imports and undos run; nothing was done"
 
 
-@pytest.mark.parametrize("conflict", ["refuse", "skip", "replace"])
-def test_a_dry_run_says_what_the_import_does_then_and_changes_nothing(
-    world: World, conflict: str
+def test_threads_switch_faster_until_the_last_import_ends(world: World) -> None:
+    usual = sys.getswitchinterval()
+    seen: list[float] = []
+
+    async def run_two() -> list[int]:
+        are_read, may_end = ([asyncio.Event() for _ in range(2)] for _ in range(2))
+
+        async def body(number: int, content: bytes) -> AsyncIterator[bytes]:
+            are_read[number].set()
+            await may_end[number].wait()
+            yield content
+
+        bodies = (body(number, content) for number, content in enumerate((b"no,id", b"id,name")))
+        imports = [
+            asyncio.ensure_future(world.sending("POST", "/plants.csv", each, None, CSV))
+            for each in bodies
+        ]
+        for each in are_read:
+            await each.wait()
+        for each in may_end:
+            seen.append(sys.getswitchinterval())
+            each.set()
+            await imports[len(seen) - 1]
+        return [(await each).status_code for each in imports]
+
+    assert world.run(run_two()) == [400, 200]
+    assert seen == [SWITCH_SECONDS] * 2
+    assert sys.getswitchinterval() == usual
+
+
+# Dry runs.
+
+
+def rows_of(rng: random.Random, many: int) -> bytes:
+    plants = [NewPlant(rng.randrange(600), rng.choice("ab")) for _ in range(many)]
+    without_tags = FORMATS["csv"].render(plants).replace(b",\r", b"\r")
+    return b"".join([b"id,name\n", without_tags, b"x,y\n"])
+
+
+def changes_of(rng: random.Random, many: int) -> bytes:
+    states = [None, "a", "b", ("a", "t")]
+    some = [
+        line(rng.randrange(300), rng.choice([ABSENT, *states]), rng.choice(states))
+        for _ in range(many)
+    ]
+    return b"\n".join([*some, b"x"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body_of", "fields"),
+    [
+        ("/plants.csv?on-conflict=refuse", rows_of, CSV),
+        ("/plants.csv?on-conflict=skip", rows_of, CSV | {"Prefer": "return=minimal"}),
+        ("/plants.csv?on-conflict=replace", rows_of, CSV),
+        ("/changes?", changes_of, NDJSON),
+    ],
+)
+def test_a_dry_run_says_what_the_changes_do_then_and_changes_nothing(
+    world: World,
+    path: str,
+    body_of: Callable[[random.Random, int], bytes],
+    fields: dict[str, str],
 ) -> None:
-    rng = random.Random(conflict)
-    file = "/plants.csv?on-conflict=" + conflict
-
-    def rows(many: int) -> bytes:
-        plants = [NewPlant(rng.randrange(600), rng.choice("ab")) for _ in range(many)]
-        return b"".join(
-            [b"id,name\n", FORMATS["csv"].render(plants).replace(b",\r", b"\r"), b"x,y\n"]
-        )
-
-    for many in (900, 0, 1, 1_200):
-        body, before = rows(many), world.store.plants
+    rng = random.Random(path)
+    for many in (900, 0, 1, 1_300):
+        body, before = body_of(rng, many), world.store.plants
         last = world.get("/changes?after=now").headers["Changes-After"]
         told = len(world.told(Imported))
 
-        tried = world.send("POST", f"{file}&dry-run=true", body, fields=CSV)
+        tried = world.send("POST", f"{path}&dry-run=true", body, fields=fields)
 
         assert world.store.plants == before
         assert world.get("/changes?after=now").headers["Changes-After"] == last
+        assert "Changes-After" not in tried.headers
         assert len(world.told(Imported)) == told
-        made = world.send("POST", file, body, fields=CSV)
+        made = world.send("POST", path, body, fields=fields)
         assert (tried.status_code, tried.json()) == (200, {**made.json(), "dry_run": True})
+        assert ("errors" in made.json()) is ("Prefer" not in fields)
 
 
 def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
@@ -164,5 +251,199 @@ def test_a_dry_run_that_cannot_read_the_plants_is_503_and_says_that_nothing_is_s
         path, rows = "/plants.ndjson?dry-run=true", lines(1, BATCH_ROWS_MAX + 1)
         answer = world.send("POST", path, rows, fields=NDJSON)
 
-    assert (answer.status_code, answer.json()["lines_stored_through"]) == (503, 0)
+    assert_ended(answer, 503, ErrorCode.STORE_UNAVAILABLE, 0)
     assert answer.json()["message"] == "The database cannot be read"
+
+
+# Lists of changes.
+
+
+def test_each_line_has_an_outcome_and_a_refused_one_shows_the_stored_plant(world: World) -> None:
+    world.put_in(NewPlant(7, "Rosa canina", "Rosa"), NewPlant(8, "Abies alba Mill."))
+    first = world.get("/changes?after=now").headers["Changes-After"]
+
+    answer = change(
+        world,
+        line(7, ("Rosa canina", "Rosa"), ("Rosa canina L.", "Rosa")),
+        line(8, "Abies alba", None),
+        line(9, None, "Tilia cordata"),
+        line(9, "Tilia cordata", None),
+        b"",
+        line(10, "a", "b"),
+    )
+
+    counts = {"stored": 1, "replaced": 1, "deleted": 1, "already_stored": 0, "refused": 2}
+    assert answer.status_code == 200
+    errors = answer.json().pop("errors")
+    assert answer.json() == counts | {"errors": errors}
+    assert [(each["line"], each["error"], each["plant"]) for each in errors] == [
+        (2, ErrorCode.PRECONDITION_FAILED, {"id": 8, "name": "Abies alba Mill."}),
+        (6, ErrorCode.PRECONDITION_FAILED, None),
+    ]
+    assert world.store.plants[7] == NewPlant(7, "Rosa canina L.", "Rosa")
+    assert answer.headers["Changes-Before"] == first
+    last = world.get("/changes?after=now").headers["Changes-After"]
+    assert answer.headers["Changes-After"] == last
+
+
+# The scopes that each kind of change needs.
+KINDS = {
+    "create": (line(2, None, "b"), {"plants:create"}),
+    "update": (line(1, "a", "b"), {"plants:update"}),
+    "delete": (line(1, "a", None), {"plants:delete"}),
+    "put": (line(1, ABSENT, "b"), {"plants:create", "plants:update"}),
+    "remove": (line(1, ABSENT, None), {"plants:delete"}),
+}
+CHANGING = ["plants:create", "plants:update", "plants:delete"]
+
+
+@pytest.mark.parametrize("left_out", CHANGING)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_line_needs_the_scopes_of_its_change_and_only_it_is_refused(
+    world: World, kind: str, left_out: str
+) -> None:
+    world.put_in(NewPlant(1, "a"), NewPlant(3, "c"))
+    content, needed = KINDS[kind]
+    other = line(9, None, "x") if left_out != "plants:create" else line(3, "c", "x")
+    token = world.add_token("some", *(scope for scope in CHANGING if scope != left_out))
+
+    answer = change(world, content, other, token=token)
+
+    error = {"error": ErrorCode.SCOPE_MISSING, "message": f"The token lacks the scope {left_out}"}
+    assert answer.status_code == 200
+    assert answer.json()["errors"] == [{"line": 1} | error] * (left_out in needed)
+    assert "x" in {plant.name for plant in world.store.plants.values()}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        ["none", "none"],
+        pytest.param([{"id": 1, "name": "a"}, None], marks=pytest.mark.world(public_read=True)),
+    ],
+)
+def test_only_who_may_read_plants_sees_what_is_stored(world: World, shown: list[Any]) -> None:
+    world.put_in(NewPlant(1, "a"))
+    token = world.add_token("changes", *CHANGING)
+
+    answer = change(world, line(1, "b", None), line(2, "b", "c"), token=token)
+
+    assert [each.get("plant", "none") for each in answer.json()["errors"]] == shown
+
+
+def test_the_errors_of_a_response_and_their_plants_are_bounded(world: World) -> None:
+    size = PLANT_BYTES_MAX - 100
+    world.put_in(*(NewPlant(id_, "x" * size) for id_ in range(20)))
+    changes = [line(id_ % 20, "other", None) for id_ in range(LISTED_ERRORS_MAX + 500)]
+
+    answer = change(world, *changes)
+
+    assert answer.json()["refused"] == len(changes)
+    assert len(answer.json()["errors"]) == LISTED_ERRORS_MAX
+    shown = [each["plant"] for each in answer.json()["errors"] if "plant" in each]
+    assert len(shown) == SHOWN_BYTES_MAX // PLANT_BYTES_MAX
+
+
+def test_lines_are_counted_in_the_metrics_of_imports(world: World) -> None:
+    world.put_in(NewPlant(1, "a"))
+
+    change(world, line(1, "a", None), line(2, None, "b"), b"x")
+
+    [told] = world.told(Imported)
+    assert told.media_type == "application/x-ndjson"
+    counts = {"stored": 1, "deleted": 1, "refused": 1}
+    assert told.counts == {"already_stored": 0, "replaced": 0, "skipped": 0} | counts
+
+
+@pytest.mark.parametrize(
+    ("query", "fields", "body", "code"),
+    [
+        ("?on-conflict=skip", {}, b"", ErrorCode.INVALID_PARAMETER),
+        ("?dry-run=yes", {}, b"", ErrorCode.INVALID_PARAMETER),
+        ("", {"Content-Type": "application/json"}, b"", ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ("", {"Content-Encoding": "gzip"}, b"", ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ("", {}, b'[{"id":1,"after":{"name":"a"}}]', ErrorCode.INVALID_PLANT),
+    ],
+)
+def test_a_body_that_is_no_list_of_changes_is_refused_as_a_whole(
+    world: World, query: str, fields: dict[str, str], body: bytes, code: ErrorCode
+) -> None:
+    answer = change(world, body, query=query, fields=fields)
+
+    assert (answer.status_code, answer.json()["error"]) == (STATUS[code], code)
+    assert not world.store.plants
+
+
+def test_a_body_that_ends_early_or_is_too_slow_keeps_what_was_stored(world: World) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"\n".join(creates(0, BATCH_ROWS_MAX)) + b"\n"
+        yield line(-1, None, "a")
+        await until(lambda: world.told(Committed))
+        world.now += 1_000
+        yield b"\n"
+        await asyncio.sleep(3_600)
+
+    answer = world.send("POST", "/changes", body(), fields=NDJSON)
+
+    assert_ended(answer, 408, ErrorCode.REQUEST_TIMEOUT, BATCH_ROWS_MAX)
+    assert world.store.plants.keys() == {*range(BATCH_ROWS_MAX)}
+
+
+def test_a_list_whose_token_is_revoked_meanwhile_keeps_what_was_stored(world: World) -> None:
+    token = world.add_token("some", *CHANGING)
+
+    def revoke(_changes: object) -> None:
+        world.store.revoke_token("some", 1000)
+        world.now += CACHE_SECONDS + 0.1
+
+    world.store.before["apply_changes"] = revoke
+    answer = change(world, *creates(0, 2 * BATCH_ROWS_MAX), token=token)
+
+    assert_ended(answer, 401, ErrorCode.TOKEN_INVALID, BATCH_ROWS_MAX)
+    assert len(world.store.plants) == BATCH_ROWS_MAX
+
+
+@pytest.mark.world(rate_per_token="8/day")
+def test_each_line_is_one_use_of_the_token(world: World) -> None:
+    answer = change(world, *creates(1, 10))
+
+    assert_ended(answer, 429, ErrorCode.RATE_EXCEEDED, 8)
+    assert len(world.store.plants) == 8
+
+
+class Shown(Threads):
+    """Threads whose pools a test may use."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, Executor] = {}
+
+    def pool(self, number: int, name: str) -> Executor:
+        self.pools[name] = super().pool(number, name)
+        return self.pools[name]
+
+
+def test_only_one_list_at_a_time_holds_the_plants_of_outcomes_that_are_not_counted() -> None:
+    store, threads, may_go_on = GatedStore(), Shown(), threading.Event()
+
+    async def send() -> list[int]:
+        loop, thread = asyncio.get_running_loop(), threads.pools["import"]
+        sending = [
+            asyncio.ensure_future(
+                world.sending("POST", "/changes", line(id_, None, "a"), fields=NDJSON)
+            )
+            for id_ in (1, 2)
+        ]
+        await asyncio.to_thread(store.entered.acquire)
+        for _ in range(100):  # the second one is parsed, and waits
+            await loop.run_in_executor(thread, int)
+        thread.submit(may_go_on.wait)
+        store.let_go.release(2)
+        await until(lambda: not world.parts.writer.waiting)
+        for _ in range(100):
+            await asyncio.sleep(0)
+            assert not world.parts.writer.waiting
+        may_go_on.set()
+        return [(await each).json()["stored"] for each in sending]
+
+    with World(store, threads=threads) as world:
+        assert world.run(send()) == [1, 1]

@@ -1,5 +1,6 @@
-"""GET of one plant and of pages: parameters, search, order, links and totals."""
+"""GET of one plant, of pages of plants, and of tags."""
 
+import asyncio
 import json
 from typing import Any
 from urllib.parse import quote, urljoin
@@ -7,11 +8,11 @@ from urllib.parse import quote, urljoin
 import pytest
 
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.listings import COUNT_MAX
-from plantstore.observe import ReadFailed
+from plantstore.listings import COUNT_MAX, TagListing
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from support.document import OPERATIONS
-from support.world import World, assert_error
+from support.stores import Gate
+from support.world import World, assert_error, until
 
 FIR = NewPlant(2, "Abies balsamea (L.) Mill.", "Abies")
 ROSE = NewPlant(-7, "Rosa × damascena")
@@ -54,10 +55,6 @@ def test_plants_are_read_with_their_ids_and_with_their_tags_if_they_have_one(wor
     assert [each.json() for each in alone] == [record(ROSE), record(FIR), record(UNTITLED)]
     assert page.json() == [each.json() for each in alone]
     assert "Link" not in page.headers
-
-
-def test_a_missing_plant_is_404_with_its_own_error_number(world: World) -> None:
-    assert_error(world.get("/plants/17"), 404, ErrorCode.NO_SUCH_PLANT, "17")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -188,32 +185,46 @@ def test_a_range_of_ids_has_pages_too(world: World) -> None:
     assert page_at(world, before_all[1]["next"]) == (list(range(10)), {})
 
 
+WRONG = [
+    *((f"limit={text}", "limit") for text in ("0", "-1", "ten", "", "2147483648", "1.5")),
+    *((f"after={text}", "after") for text in ("x", ID_MAX + 1)),
+    *((f"sort={text}", "sort") for text in ("-name", "", "id,-id")),
+    *(("order=x", "id, -id or name"), ("order=id&sort=name", "another spelling of `sort`")),
+    *(("sort=name&before=1", "only lead on"), ("sort=name&after=1", "needs `from`")),
+    *(("from=a", "sort=name"), (f"sort=name&from={'x' * 101}", "at most 100")),
+    *(("untagged=yes", "true or false"), ("untagged&tag=a", "`tag` must be absent")),
+    *(("before=x", "before"), ("q=a&q=b", "q"), ("tag=a&tag=b", "tag")),
+    *(("tags=Abies", "tags"), ("Limit=1", "Limit"), ("tag=%ff", "UTF-8")),
+    ("&".join(f"p{number}=1" for number in range(20)), "at most 10"),
+    ("x" * 100, "x" * 40 + "..."),
+    (f"q={'×' * 100}x", "100"),
+    # The message is one line, whatever it quotes.
+    *((f"{name}=1%0A%0D2", name[:1]) for name in ("limit", "after", "sort", "a%0Ab")),
+]
+WRONG_OF_TAGS = [
+    *(("limit=0", "limit"), ("sort=plants", "tag or -plants"), (f"q={'x' * 101}", "at most 100")),
+    *((f"after={quote(text)}", "after") for text in ("", "5", "x.a", f"1.{'a' * 201}")),
+    *(("tag=a", "tag"), ("before=1", "before")),
+]
+
+
 @pytest.mark.parametrize(
-    ("query", "named"),
+    ("path", "named"),
     [
-        *((f"limit={text}", "limit") for text in ("0", "-1", "ten", "", "2147483648", "1.5")),
-        *((f"after={text}", "after") for text in ("x", ID_MAX + 1)),
-        *((f"sort={text}", "sort") for text in ("-name", "", "id,-id")),
-        *(("order=x", "id, -id or name"), ("order=id&sort=name", "another spelling of `sort`")),
-        *(("sort=name&before=1", "only lead on"), ("sort=name&after=1", "needs `from`")),
-        *(("from=a", "sort=name"), (f"sort=name&from={'x' * 101}", "at most 100")),
-        *(("untagged=yes", "true or false"), ("untagged&tag=a", "`tag` must be absent")),
-        *(("before=x", "before"), ("q=a&q=b", "q"), ("tag=a&tag=b", "tag")),
-        *(("tags=Abies", "tags"), ("Limit=1", "Limit"), ("tag=%ff", "UTF-8")),
-        ("&".join(f"p{number}=1" for number in range(20)), "at most 10"),
-        ("x" * 100, "x" * 40 + "..."),
-        (f"q={'×' * 100}x", "100"),
-        # The message is one line, whatever it quotes.
-        *((f"{name}=1%0A%0D2", name[:1]) for name in ("limit", "after", "sort", "a%0Ab")),
+        *((f"/plants?{query}", named) for query, named in WRONG),
+        *((f"/tags?{query}", named) for query, named in WRONG_OF_TAGS),
     ],
 )
 def test_a_parameter_that_is_wrong_unknown_or_repeated_is_400_and_named(
-    world: World, query: str, named: str
+    unchanged: World, path: str, named: str
 ) -> None:
-    answer = world.get(f"/plants?{query}")
+    answer = unchanged.get(path)
 
     assert_error(answer, 400, ErrorCode.INVALID_PARAMETER, named)
     assert len(answer.json()["message"].splitlines()) == 1
+
+
+def test_a_search_may_have_100_characters(world: World) -> None:
     assert world.get(f"/plants?q={'×' * 99}x").status_code == 200
 
 
@@ -267,23 +278,54 @@ def test_head_of_a_page_has_no_field_that_its_content_determines_and_reads_no_pa
     assert world.send("HEAD", path).status_code == 503
 
 
-def test_only_while_plants_cannot_be_read_the_response_is_503(world: World) -> None:
-    error = StoreUnavailableError("The database cannot be read: disk I/O error")
+# The tags with the numbers of their plants: `GET /tags`.
 
-    world.store.fail(error, "list_plants")
-    answer = world.get("/plants")
-    world.store.repair()
-
-    assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
-    assert answer.headers["Retry-After"] == "1"
-    assert world.get("/plants").status_code == 200
-    assert world.told(ReadFailed) == [ReadFailed(error, 1)]
+TAGS = ["Rosa", "rosa", "Rosa", "Bed 10", "Bed 2", "", None, None, None]
 
 
-def test_when_too_many_reads_wait_the_response_is_503_and_creates_continue() -> None:
-    with World(waiting_reads_max=0) as world:
-        answer = world.get("/plants/1")
+def test_tags_are_listed_by_name_or_by_the_number_of_their_plants(world: World) -> None:
+    world.put_in(*(NewPlant(id_, "a", tag) for id_, tag in enumerate(TAGS)))
 
-        assert_error(answer, 503, ErrorCode.OVERLOADED)
-        assert 1 <= int(answer.headers["Retry-After"]) <= 5
-        assert world.post().status_code == 200
+    by_tag, by_plants = world.get("/tags"), world.get("/tags?sort=-plants")
+
+    assert by_tag.json() == [
+        *({"tag": "", "plants": 1}, {"tag": "Bed 2", "plants": 1}, {"tag": "Bed 10", "plants": 1}),
+        *({"tag": "rosa", "plants": 1}, {"tag": "Rosa", "plants": 2}),
+    ]
+    assert [each["plants"] for each in by_plants.json()] == [2, 1, 1, 1, 1]
+    assert by_plants.json()[0] == {"tag": "Rosa", "plants": 2}
+    assert by_tag.headers["Untagged-Count"] == by_plants.headers["Untagged-Count"] == "3"
+    assert [each["tag"] for each in world.get("/tags?q=BED+1").json()] == ["Bed 10"]
+    assert world.get("/tags?q=Ros%C3%A1").json() == by_tag.json()[3:]
+
+
+@pytest.mark.parametrize("sort", ["tag", "-plants"])
+def test_the_links_lead_through_all_tags_whatever_they_are(world: World, sort: str) -> None:
+    tags = ["🌱" * 4_000, "×" * 8_000, "\u0800" * 5_000, "\u0800" * 5_000 + "a", "1 " * 8_000, "x"]
+    world.put_in(*(NewPlant(id_, "a", tags[id_ % len(tags)]) for id_ in range(20)))
+
+    found: list[str] = []
+    path: str | None = f"/tags?limit=1&sort={sort}"
+    while path is not None:
+        assert len(path) < 1024
+        answer = world.get(path)
+        found += [each["tag"] for each in answer.json()]
+        assert ("first" in answer.links) is (len(found) > 1)
+        path = urljoin("/", answer.links["next"]["url"]) if "next" in answer.links else None
+
+    assert sorted(found) == sorted(tags)
+
+
+def test_one_count_of_tags_runs_at_a_time_and_those_who_wait_share_the_next(world: World) -> None:
+    gate = world.store.before["list_tags"] = Gate()
+
+    async def ask() -> list[int]:
+        first = asyncio.ensure_future(world.sending("GET", "/tags"))
+        await asyncio.to_thread(gate.entered.acquire)
+        others = [asyncio.ensure_future(world.sending("GET", "/tags")) for _ in range(5)]
+        await until(lambda: world.parts.reader.waiting == 6)
+        gate.let_go.release(6)
+        return [answer.status_code for answer in await asyncio.gather(first, *others)]
+
+    assert world.run(ask()) == [200] * 6
+    assert gate.asked == [(TagListing(),)] * 2

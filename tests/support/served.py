@@ -18,6 +18,16 @@ EVERYTHING = 10**9
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
+def responding(body: bytes, token: str = "") -> Respond:
+    """Return an operation that responds with a body, to clients with the token of this name."""
+
+    async def respond(request: Request) -> Response:
+        request.token = token
+        return Response(200, body=body)
+
+    return respond
+
+
 class Scripted:
     """An application that responds with a function.
 
@@ -65,6 +75,15 @@ class Served(contextlib.AbstractContextManager["Served"]):
     def connect(self) -> FakeTransport:
         client = FakeTransport(self.loop, Connection(self.server, self.loop))
         self._clients.append(client)
+        return client
+
+    def send(self, *pieces: bytes, seconds: float = 0.001) -> FakeTransport:
+        """Connect a client that reads everything, let it send data, and let the server work."""
+        client = self.connect()
+        client.read(EVERYTHING)
+        for piece in pieces:
+            client.arrive(piece)
+        self.run(seconds)
         return client
 
     def run(self, seconds: float = 0.001) -> None:

@@ -3,6 +3,7 @@
 READ_METHODS has all methods that read a store, for tests of what holds for each read.
 """
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -132,6 +133,8 @@ class WatchedStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # The writer's thread may tidy up the store while a test changes plants.
+        self._writing = threading.RLock()
         self.calls: Counter[str] = Counter()
         self.before: dict[str, Callable[..., None]] = {}
 
@@ -144,7 +147,9 @@ class WatchedStore:
             self.calls[name] += 1
             if name in self.before:
                 self.before[name](*arguments)
-            return found(*arguments, **named)
+            is_write = name in {"apply_changes", "tidy"}
+            with self._writing if is_write else contextlib.nullcontext():
+                return found(*arguments, **named)
 
         return call
 

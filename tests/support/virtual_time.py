@@ -3,8 +3,11 @@
 import asyncio
 import selectors
 import socket
-from collections import deque
+import struct
 from typing import Any
+
+# The value of SO_LINGER: whether a close waits for the client to read, and how long.
+_LINGER = struct.Struct("ii")
 
 
 def ignore() -> None:
@@ -40,9 +43,11 @@ class FakeTransport(asyncio.Transport):
         sent: what the client has read.
         notify: is called when the client has read something, and when the connection has ended.
         is_read: whether the server reads its side.
+        reads: how often it has read data.
         has_ended: whether the server has closed its side.
         is_lost: whether the connection has ended.
         is_aborted: whether the server has discarded what the client has not read.
+        is_discarded: whether the kernel discards it, too.
 
     """
 
@@ -54,13 +59,14 @@ class FakeTransport(asyncio.Transport):
         self._unread = b""
         self._high = 0
         self._is_paused = self._is_closing = self.is_lost = False
-        self._arriving: deque[bytes] = deque()
+        self._arriving: list[bytes] = []
+        self.reads = 0
         self._window = 0
         self.sent = b""
         self.notify = ignore
         self.has_ended = False
         self.is_read = True
-        self.is_aborted = False
+        self.is_aborted = self.is_discarded = False
         protocol.connection_made(self)
 
     # The client.
@@ -127,12 +133,18 @@ class FakeTransport(asyncio.Transport):
 
     def abort(self) -> None:
         self._is_closing = self.is_aborted = True
+        for each in self._sockets[:1]:
+            linger = each.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.size)
+            self.is_discarded = linger == _LINGER.pack(1, 0)
         self._unread = b""
         self._loop.call_soon(self._lose)
 
     def _deliver(self) -> None:
         while self._arriving and self.is_read and not self._is_closing:
-            self.protocol.data_received(self._arriving.popleft())
+            data = b"".join(self._arriving)
+            self._arriving.clear()
+            self.reads += 1
+            self.protocol.data_received(data)
 
     def _take(self) -> None:
         if size := min(self._window, len(self._unread)):
@@ -140,7 +152,7 @@ class FakeTransport(asyncio.Transport):
             self._unread = self._unread[size:]
             self._window -= size
             self.notify()
-        if self._is_paused and len(self._unread) <= self._high // 4:
+        if self._is_paused and not self.is_lost and len(self._unread) <= self._high // 4:
             self._is_paused = False
             self.protocol.resume_writing()
         if self._is_closing and not self._unread:
@@ -150,6 +162,7 @@ class FakeTransport(asyncio.Transport):
         if not self.is_lost:
             self.is_lost = True
             self.protocol.connection_lost(None)
+            del self.protocol  # it refers to this object
             self.notify()
             for each in self._sockets:
                 each.close()

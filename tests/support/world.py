@@ -20,6 +20,7 @@ from plantstore.plants import NewPlant
 from plantstore.server.interface import Request, Response
 from plantstore.settings import Settings
 from plantstore.store import Store
+from plantstore.threads import THREADS, Threads
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.stores import MemoryStore, WatchedStore
 
@@ -120,6 +121,7 @@ class World:
         waiting_changes_max: int = 100,
         waiting_reads_max: int = 100,
         metrics: Renderings = METRICS,
+        threads: Threads = THREADS,
         **settings: Any,
     ) -> None:
         self.store = WatchedStore(MemoryStore() if store is None else store)
@@ -137,6 +139,7 @@ class World:
             monotonic=lambda: self.now,
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),
             make_reader=partial(GroupRead, waiting_max=waiting_reads_max),
+            threads=threads,
         )
         self.server = make_server(self.settings, self.parts, self.observe)
         self.app = self.server.application

@@ -1,47 +1,39 @@
 """A connection on virtual time, with applications and clients that the test scripts."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from plantstore.errors import ClientGoneError, RequestError
+from plantstore.errors import ClientGoneError, ErrorCode, RequestError
 from plantstore.server.connection import PIECE_BYTES
-from plantstore.server.interface import ArrivingBody, Request, Response, pieces
-from support.served import EVERYTHING, GET, Respond, Served
+from plantstore.server.interface import Request, Response, pieces
+from support.served import EVERYTHING, GET, Respond, Served, responding
+from support.virtual_time import FakeTransport
 from support.wire import chunk, head
 
 
-def streamed(body: bytes | ArrivingBody) -> bytes | ArrivingBody:
-    return body if isinstance(body, bytes) else body.as_stream()
-
-
 class Storing:
-    """An operation that stores its bodies as they arrive, as an import does."""
+    """An operation that stores its body as it arrives, as an import does."""
 
     def __init__(self) -> None:
-        self.stored: list[bytes] = []
-        self.ends: list[str] = []
+        self.stored = b""
+        self.error: RequestError | None = None
 
     async def __call__(self, request: Request) -> Response:
-        self.stored.append(b"")
+        assert not isinstance(request.body, bytes)
         try:
-            async for piece in pieces(streamed(request.body)):
-                self.stored[-1] += piece
+            async for piece in pieces(request.body.as_stream()):
+                self.stored += piece
         except RequestError as error:
-            self.ends.append(error.code.name)
-        else:
-            self.ends.append("whole")
+            self.error = error
         return Response(200, body=b"ok")
 
 
 def test_after_the_first_byte_that_is_not_taken_nothing_of_the_request_is() -> None:
     app = Storing()
     with Served(app, incoming_bytes_max=100_000) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(head(None, b"Content-Length: 100000") + b"1,Abies\n2,Be")
-        served.run()
+        client = served.send(head(None, b"Content-Length: 100000") + b"1,Abies\n2,Be")
 
         served.budget.incoming_bytes_max = 0
         client.arrive(b"tula\n3,Carex\n4,")
@@ -49,7 +41,9 @@ def test_after_the_first_byte_that_is_not_taken_nothing_of_the_request_is() -> N
         client.arrive(b"llis\n")
         served.run()
 
-        assert (app.stored, app.ends) == ([b"1,Abies\n2,Be"], ["OVERLOADED"])
+        assert app.stored == b"1,Abies\n2,Be"
+        assert app.error is not None
+        assert app.error.code is ErrorCode.OVERLOADED
         assert client.sent.startswith(b"HTTP/1.1 200 OK")
         assert client.is_closing()
 
@@ -79,10 +73,7 @@ def test_what_follows_data_that_is_not_taken_is_neither_read_nor_held(
     respond: Respond, begun: bytes
 ) -> None:
     with Served(respond, incoming_bytes_max=100_000) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(begun)
-        served.run()
+        client = served.send(begun)
         served.budget.incoming_bytes_max = 0
         client.arrive(chunk(b"x" * 50_000))
         served.run()
@@ -97,13 +88,15 @@ def test_what_follows_data_that_is_not_taken_is_neither_read_nor_held(
 
 
 class Failing:
-    """An operation whose body raises an error: before or behind its first piece, or when closed."""
+    """An operation that raises an error, or whose body does: around its first piece, or closed."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self.closed = 0
 
     async def __call__(self, _request: Request) -> Response:
+        if self._where == "at once":
+            raise ZeroDivisionError
         return Response(200, body=self._body())
 
     async def _body(self) -> AsyncGenerator[bytes, None]:
@@ -121,13 +114,13 @@ class Failing:
                 raise ZeroDivisionError
 
 
-def test_an_error_of_a_body_before_its_first_piece_becomes_the_response() -> None:
-    respond = Failing("before")
+@pytest.mark.parametrize(("where", "closed"), [("at once", 0), ("before", 2)])
+def test_an_error_before_the_first_piece_of_a_response_becomes_the_response(
+    where: str, closed: int
+) -> None:
+    respond = Failing(where)
     with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(GET)
-        served.run()
+        client = served.send(GET)
         client.arrive(GET)
         served.run()
 
@@ -137,7 +130,7 @@ def test_an_error_of_a_body_before_its_first_piece_becomes_the_response() -> Non
         assert not client.is_closing()
         assert [type(error) for error in served.application.failures] == [ZeroDivisionError] * 2
         assert [event.status for event in served.told] == [500, 500]
-        assert respond.closed == 2
+        assert respond.closed == closed
 
 
 @pytest.mark.parametrize("where", ["behind", "at the end"])
@@ -146,10 +139,7 @@ def test_an_error_of_a_body_that_has_begun_aborts_the_connection(
 ) -> None:
     respond = Failing(where)
     with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(GET + GET)
-        served.run(5)
+        client = served.send(GET + GET, seconds=5)
 
         assert client.sent.count(b"HTTP/1.1 ") == 1
         assert client.sent.startswith(b"HTTP/1.1 200 ")
@@ -169,10 +159,7 @@ def test_a_body_is_closed_when_its_client_has_left(
 ) -> None:
     respond = Failing(where)
     with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(GET)
-        served.run()
+        client = served.send(GET)
         client.leave()
         served.run(5)
 
@@ -199,35 +186,12 @@ def test_a_body_that_is_not_sent_is_closed_at_once(fields: dict[str, str]) -> No
         return Response(200, fields, begun[0])
 
     with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(GET.replace(b"GET", b"HEAD"))
-        served.run()
+        client = served.send(GET.replace(b"GET", b"HEAD"))
 
         assert closed
         assert client.sent.startswith(b"HTTP/1.1 500 " if fields else b"HTTP/1.1 200 ")
         assert b"chunked" not in client.sent
         assert client.sent.endswith(b"\r\n\r\n")
-
-
-def test_an_operation_that_fails_is_answered_and_the_next_request_is_served() -> None:
-    async def respond(request: Request) -> Response:
-        if request.path == "/fails":
-            raise ZeroDivisionError
-        return Response(200, body=b"ok")
-
-    with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(GET.replace(b"/", b"/fails", 1))
-        served.run()
-        client.arrive(GET)
-        served.run()
-
-        assert client.sent.startswith(b"HTTP/1.1 500 ")
-        assert b"unexpected error" in client.sent
-        assert client.sent.count(b"HTTP/1.1 200 OK") == 1
-        assert not client.is_closing()
 
 
 def test_a_body_in_pieces_is_chunked_and_an_empty_piece_does_not_end_it() -> None:
@@ -239,10 +203,7 @@ def test_a_body_in_pieces_is_chunked_and_an_empty_piece_does_not_end_it() -> Non
         return Response(200, body=body())
 
     with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(GET)
-        served.run()
+        client = served.send(GET)
 
         head, _, sent = client.sent.partition(b"\r\n\r\n")
         assert b"transfer-encoding: chunked" in head
@@ -276,12 +237,7 @@ class Reading:
 def test_what_has_arrived_of_a_body_is_one_piece_and_an_end_alone_is_none() -> None:
     respond = Reading(1)
     with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(CHUNKED_HEAD)
-        client.arrive(chunk(b"ab"))
-        client.arrive(chunk(b"c"))
-        served.run(2)
+        client = served.send(CHUNKED_HEAD, chunk(b"ab"), chunk(b"c"), seconds=2)
         client.arrive(chunk(b"d"))
         served.run()
         client.arrive(b"0\r\n\r\n")
@@ -292,59 +248,35 @@ def test_what_has_arrived_of_a_body_is_one_piece_and_an_end_alone_is_none() -> N
         assert not client.is_closing()
 
 
-def test_a_client_that_waits_is_told_to_send_the_body_once_it_is_read() -> None:
-    respond = Reading(1)
+EXPECTING_HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+# What a client sends, the time after each piece, and what it is sent.
+PERMITTED = {
+    "a body that waits": ([(EXPECTING, 9.6), (b"a", 0.1), (b"bc", 0.1)], b"abc", CONTINUE),
+    "a body that waits long": ([(EXPECTING, 18), (b"abc", 0.1)], b"abc", CONTINUE),
+    "a body that does not wait": ([(EXPECTING + b"a", 9.6), (b"bc", 0.1)], b"abc", b""),
+    "no body": ([(EXPECTING_HEAD + b"Content-Length: 0\r\n\r\n", 9.6)], b"", b""),
+    "an empty body": (
+        [(EXPECTING_HEAD + b"Transfer-Encoding: chunked\r\n\r\n", 0.1), (b"0\r\n\r\n", 9.6)],
+        *(b"", b""),
+    ),
+}
+
+
+@pytest.mark.parametrize(("sent", "read", "permission"), PERMITTED.values(), ids=PERMITTED)
+def test_a_client_that_waits_is_told_to_send_its_body_once_it_is_read(
+    sent: list[tuple[bytes, float]], read: bytes, permission: bytes
+) -> None:
+    """The time for the body begins with the permission."""
+    respond = Reading(9.5)
     with Served(respond) as served:
         client = served.connect()
         client.read(EVERYTHING)
-        client.arrive(EXPECTING)
-        served.run(0.9)
-        before = client.sent
-        served.run()
-        served.run(1)
-        permitted = client.sent
-        client.arrive(b"a")
-        served.run()
-        client.arrive(b"bc")
-        served.run()
-
-        assert (before, permitted) == (b"", CONTINUE)
-        assert respond.pieces == [b"a", b"bc"]
-        assert client.sent.startswith(CONTINUE + b"HTTP/1.1 200 OK")
-        assert client.sent.count(CONTINUE) == 1
-        assert not client.is_closing()
-
-
-def test_a_client_that_does_not_wait_for_permission_gets_none() -> None:
-    respond = Reading(1)
-    with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(EXPECTING + b"a")
-        served.run(2)
-        client.arrive(b"bc")
-        served.run()
-
-        assert respond.pieces == [b"a", b"bc"]
-        assert client.sent.startswith(b"HTTP/1.1 200 OK")
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [[b"Content-Length: 0\r\n\r\n"], [b"Transfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"]],
-    ids=["without a body", "with an empty one"],
-)
-def test_a_request_that_expects_a_100_for_no_body_keeps_its_connection(sent: list[bytes]) -> None:
-    with Served(Reading(1)) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(head(None, b"Expect: 100-continue").removesuffix(b"\r\n"))
-        for piece in sent:
+        for piece, seconds in sent:
             client.arrive(piece)
-            served.run(0.1)
-        served.run(2)
+            served.run(seconds)
 
-        assert client.sent.startswith(b"HTTP/1.1 200 OK")
+        assert b"".join(respond.pieces) == read
+        assert client.sent.startswith(permission + b"HTTP/1.1 200 OK")
         assert not client.is_closing()
 
 
@@ -360,62 +292,68 @@ def test_a_client_that_sends_single_bytes_is_late_also_while_they_are_gathered()
         assert client.is_closing()
 
 
-def test_a_connection_closes_if_its_client_was_not_told_to_send_the_body() -> None:
-    async def respond(_request: Request) -> Response:
-        return Response(200, body=b"ok")
+def test_a_request_that_arrives_in_single_bytes_is_read_in_few_reads() -> None:
+    with Served(responding(b"ok")) as served:
+        client = served.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+        for _ in range(1_000):
+            client.arrive(b"x")
+            served.run(0.001)
+        client.arrive(b"\r\n\r\n")
+        served.run(1)
 
-    with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(EXPECTING)
-        served.run()
+        assert client.sent.startswith(b"HTTP/1.1 200 OK")
+        assert client.reads < 100
+
+
+def test_a_connection_closes_if_its_client_was_not_told_to_send_the_body() -> None:
+    with Served(responding(b"ok")) as served:
+        client = served.send(EXPECTING)
 
         assert CONTINUE not in client.sent
         assert b"connection: close" in client.sent
         assert client.is_closing()
 
 
-def test_a_body_whose_client_leaves_is_truncated_and_gets_no_response() -> None:
+@pytest.mark.parametrize(
+    ("end", "response", "status"),
+    [
+        (lambda client: client.leave(), b"", 499),
+        (lambda client: client.arrive(b"ZZ\r\n\r\n"), b"HTTP/1.1 503 ", 503),
+    ],
+    ids=["its client leaves", "it is malformed"],
+)
+def test_a_body_that_is_truncated_ends_for_its_operation(
+    end: Callable[[FakeTransport], None], response: bytes, status: int
+) -> None:
     respond = Reading(0)
     with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(head(None, b"Content-Length: 3") + b"ab")
-        served.run()
-        client.leave()
+        client = served.send(CHUNKED_HEAD + chunk(b"ab"))
+        end(client)
         served.run()
 
         assert respond.pieces == [b"ab"]
-        assert isinstance(respond.error, ClientGoneError)
-        assert served.application.failures == []
-        assert [event.status for event in served.told] == [499]
-
-
-def test_a_body_that_the_connection_refuses_ends_for_its_operation() -> None:
-    respond = Reading(0)
-    with Served(respond) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(CHUNKED_HEAD + chunk(b"ab"))
-        served.run()
-        client.arrive(b"ZZ\r\n\r\n")
-        served.run()
-
-        assert client.sent.startswith(b"HTTP/1.1 503 ")
-        assert client.sent.count(b"HTTP/1.1 ") == 1
+        assert client.sent[:13] == response
+        assert client.sent.count(b"HTTP/1.1 ") == bool(response)
         assert client.is_closing()
         assert isinstance(respond.error, ClientGoneError)
-        assert [event.status for event in served.told] == [503]
+        assert len(served.application.failures) == bool(response)
+        assert [event.status for event in served.told] == [status]
 
 
 HEAD = b"GET / HTTP/1.1\r\nX: "
 
 
-async def store_or_respond(request: Request) -> Response:
+async def read_or_respond(request: Request) -> Response:
+    """Respond to a GET, and read another request. Only the path `/` is asked without a token."""
+    request.token = "" if request.path == "/" else "a"
     if request.method == "GET":
         return Response(200, body=b"x" * 50_000)
-    request.token = "a"
-    return await Storing()(request)
+    async for _ in pieces(request.body):
+        pass
+    return Response(200, body=b"ok")
+
+
+GET_WITH_TOKEN = GET.replace(b"/", b"/a", 1)
 
 
 HOLDING = {
@@ -428,15 +366,12 @@ HOLDING = {
 def test_clients_without_a_token_make_room_for_others_the_oldest_first(
     held: bytes, response: bytes
 ) -> None:
-    with Served(store_or_respond, incoming_bytes_max=100_000) as served:
+    with Served(read_or_respond, incoming_bytes_max=100_000) as served:
         strangers = [served.connect() for _ in range(20)]
         for stranger in strangers:
             stranger.arrive(held)
             served.run()
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(head(None, b"Content-Length: 60000") + b"x" * 30_000)
-        served.run()
+        client = served.send(head(None, b"Content-Length: 60000") + b"x" * 30_000)
         client.arrive(b"x" * 30_000)
         served.run()
         for stranger in strangers:
@@ -450,45 +385,34 @@ def test_clients_without_a_token_make_room_for_others_the_oldest_first(
         assert strangers[0].sent[:13] == response
 
 
-def test_a_head_that_is_complete_makes_room_for_nobody() -> None:
-    app = Storing()
-    with Served(app, incoming_bytes_max=100_000) as served:
-        begun = served.connect()
-        begun.arrive(b"POST / HTTP/1.1\r\nHo")
-        begun.arrive(b"st: x\r\nContent-Length: 90000\r\n\r\n" + b"x" * 20_000)
+LARGE_HEAD = head(None, b"Content-Length: 90000")
+STAYING = {
+    "with a token, a request that came in pieces": (
+        GET_WITH_TOKEN[:9],
+        GET_WITH_TOKEN[9:] + b"x" * 20_000,
+    ),
+    "nothing but an unread response": (GET,),
+}
+
+
+@pytest.mark.parametrize("held", STAYING.values(), ids=STAYING)
+def test_other_clients_make_no_room(held: tuple[bytes, ...]) -> None:
+    with Served(read_or_respond, incoming_bytes_max=100_000) as served:
+        staying = served.connect()
+        for piece in held:
+            staying.arrive(piece)
         served.run()
-        for _ in range(20):
-            served.connect().arrive(HEAD + b"x" * 20_000)
-        served.run()
-
-        assert not begun.is_closing()
-        assert not app.ends
-
-
-async def respond_to_one_with_a_token(request: Request) -> Response:
-    request.token = "a"
-    return Response(200, body=b"x" * 50_000)
-
-
-def test_who_has_a_token_makes_no_room_though_the_head_arrived_in_pieces() -> None:
-    with Served(respond_to_one_with_a_token, incoming_bytes_max=100_000) as served:
-        reader = served.connect()
-        reader.arrive(GET[:10])
-        reader.arrive(GET[10:] + b"x" * 20_000)
-        served.run()
-        for _ in range(20):
-            served.connect().arrive(HEAD + b"x" * 20_000)
+        for _ in range(3):
+            served.connect().arrive(LARGE_HEAD + b"x" * 60_000)
         served.run()
 
-        assert not reader.is_closing()
+        assert served.budget.incoming_bytes >= 60_000
+        assert not staying.is_closing()
 
 
 def test_an_error_for_head_has_no_body() -> None:
     with Served(wait) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(CHUNKED_HEAD.replace(b"POST", b"HEAD") + b"ZZ\r\n\r\n")
-        served.run()
+        client = served.send(CHUNKED_HEAD.replace(b"POST", b"HEAD") + b"ZZ\r\n\r\n")
 
         assert client.sent.startswith(b"HTTP/1.1 503 ")
         assert client.sent.endswith(b"\r\n\r\n")
@@ -496,10 +420,7 @@ def test_an_error_for_head_has_no_body() -> None:
 
 def test_a_response_without_a_length_ends_for_http_1_0_when_the_connection_closes() -> None:
     with Served(begin_and_wait) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(b"GET / HTTP/1.0\r\n\r\n")
-        served.run(60)
+        client = served.send(b"GET / HTTP/1.0\r\n\r\n", seconds=60)
 
         head, _, body = client.sent.partition(b"\r\n\r\n")
         assert b"chunked" not in head
@@ -509,10 +430,7 @@ def test_a_response_without_a_length_ends_for_http_1_0_when_the_connection_close
 
 def test_a_connection_that_ends_during_a_stop_is_not_dropped_again() -> None:
     with Served(wait) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(GET)
-        served.run()
+        client = served.send(GET)
         for connection in [*served.server.connections]:
             connection.shutdown()
         served.run(60)
@@ -563,12 +481,21 @@ def test_what_is_held_for_clients_that_read_nothing_counts_from_the_first_byte(
         assert served.budget.unread_bytes == (count - 1) * held
 
 
-def test_an_error_behind_an_unread_response_counts_too() -> None:
-    async def respond_with_token(request: Request) -> Response:
-        request.token = "a"
-        return Response(200, body=b"ok")
+def test_over_the_limit_of_unread_bytes_a_client_with_a_token_is_disconnected_last() -> None:
+    with Served(read_or_respond, unread_bytes_max=150_000) as served:
+        clients = [served.connect() for _ in range(5)]
+        for client, number in zip(clients, range(5), strict=True):
+            client.arrive(GET if number in {1, 2} else GET_WITH_TOKEN)
+            served.run()
+            if number == 3:
+                without_token = [each.is_discarded for each in clients]
 
-    with Served(respond_with_token) as served:
+        assert without_token == [False, True, True, False, False]
+        assert [each.is_discarded for each in clients] == [True, True, True, False, False]
+
+
+def test_an_error_behind_an_unread_response_counts_too() -> None:
+    with Served(responding(b"ok", token="a")) as served:
         client = served.connect()
         client.arrive(GET)
         served.run()
@@ -582,10 +509,7 @@ def test_an_error_behind_an_unread_response_counts_too() -> None:
 def test_a_large_response_is_held_in_pieces_and_arrives_whole() -> None:
     body = bytes(range(256)) * 1_000
 
-    async def respond_to(_request: Request) -> Response:
-        return Response(200, body=body)
-
-    with Served(respond_to) as served:
+    with Served(responding(body)) as served:
         client = served.connect()
         client.arrive(GET + GET)
         sizes = []
@@ -601,40 +525,11 @@ def test_a_large_response_is_held_in_pieces_and_arrives_whole() -> None:
         assert served.budget.unread_bytes == 0
 
 
-def test_a_client_that_reads_a_large_response_piece_by_piece_may_be_too_slow() -> None:
-    async def respond_to(_request: Request) -> Response:
-        return Response(200, body=b"x" * 700_000)
-
-    with Served(respond_to) as served:
-        slow, fast = served.connect(), served.connect()
-        for client in (slow, fast):
-            client.arrive(GET)
-        for _ in range(5):
-            served.run(9)
-            slow.read(20_000)
-            fast.read(80_000)
-
-        assert (slow.is_aborted, fast.is_aborted) == (True, False)
-
-
-def test_who_holds_nothing_of_a_request_makes_no_room() -> None:
-    with Served(store_or_respond, incoming_bytes_max=100_000) as served:
-        readers = [served.connect() for _ in range(20)]
-        for reader in readers:
-            reader.arrive(GET)
-        served.run()
-        for _ in range(2):
-            served.connect().arrive(head(None, b"Content-Length: 90000") + b"x" * 60_000)
-        served.run()
-
-        assert not any(reader.is_closing() for reader in readers)
-
-
 def test_a_head_that_makes_room_itself_holds_nothing() -> None:
-    with Served(Storing(), incoming_bytes_max=100_000) as served:
+    with Served(read_or_respond, incoming_bytes_max=100_000) as served:
         client, other = served.connect(), served.connect()
         client.arrive(HEAD + b"x" * 20_000)
-        other.arrive(head(None, b"Content-Length: 90000") + b"x" * 70_000)
+        other.arrive(LARGE_HEAD + b"x" * 70_000)
         client.arrive(b"x" * 11_000)
 
         assert client.is_closing()
@@ -645,7 +540,7 @@ def test_a_response_that_cannot_be_written_ends_its_connection_and_no_other() ->
     def fail(_: object) -> None:
         raise MemoryError
 
-    with Served(store_or_respond) as served:
+    with Served(read_or_respond) as served:
         clients = [served.connect() for _ in range(3)]
         clients[1].write = fail  # type: ignore[method-assign, assignment]
         for client in clients:
@@ -666,11 +561,8 @@ REFUSED_HEAD = head(None, b"Content-Length: 10", b"Connection: close")
 
 def test_a_connection_that_ends_before_its_body_is_closed_when_the_body_has_arrived() -> None:
     """Otherwise the kernel would reset it, and the client would lose the response."""
-    with Served(respond_early) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(REFUSED_HEAD + b"12345")
-        served.run()
+    with Served(responding(b"early")) as served:
+        client = served.send(REFUSED_HEAD + b"12345")
         is_closed_early = client.is_closing()
         client.arrive(b"67890")
         served.run()
@@ -681,19 +573,12 @@ def test_a_connection_that_ends_before_its_body_is_closed_when_the_body_has_arri
 
 
 def test_a_body_behind_the_last_response_has_the_time_of_a_request() -> None:
-    with Served(respond_early) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(REFUSED_HEAD)
-        served.run(9)
+    with Served(responding(b"early")) as served:
+        client = served.send(REFUSED_HEAD, seconds=9)
         is_closed_early = client.is_closing()
         served.run(3)
 
         assert (is_closed_early, client.is_closing()) == (False, True)
-
-
-async def respond_early(_request: Request) -> Response:
-    return Response(200, {}, b"early")
 
 
 @pytest.mark.parametrize("data", [GET, b"GET / HT"], ids=["of an operation", "of the server"])
@@ -706,39 +591,16 @@ def test_a_connection_whose_error_cannot_be_sent_is_aborted(data: bytes) -> None
 
     with Served(fail) as served:
         served.application.fail = fail_again  # type: ignore[method-assign, assignment]
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(data)
-        served.run(20)
+        client = served.send(data, seconds=20)
 
         assert client.is_aborted
         assert served.budget.incoming_bytes == 0
 
 
-def test_the_time_for_a_body_begins_with_the_permission_to_send_it() -> None:
-    with Served(Reading(9.5)) as served:
-        client = served.connect()
-        client.read(EVERYTHING)
-        client.arrive(EXPECTING)
-        served.run(18)
-        client.arrive(b"abc")
-        served.run()
-
-        assert client.sent.startswith(b"HTTP/1.1 100 Continue")
-        assert b"HTTP/1.1 200 OK" in client.sent
-
-
-async def wait_for_ever(request: Request) -> Response:
-    request.token = "all"
-    async for _ in pieces(request.body):
-        pass
-    return Response(200)
-
-
 def test_requests_hold_at_most_twice_the_limit_in_whatever_order_they_come() -> None:
     """Each connection holds as much as it may when it comes."""
     limit = 100_000
-    with Served(wait_for_ever, incoming_bytes_max=limit) as served:
+    with Served(read_or_respond, incoming_bytes_max=limit) as served:
         for number in range(1, 1001):
             client = served.connect()
             begun = head(None, b"Content-Length: 16000")

@@ -5,7 +5,7 @@ import tracemalloc
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
@@ -200,15 +200,6 @@ def test_an_id_that_a_spreadsheet_may_have_rounded_is_refused_in_csv_alone(id_: 
     assert plants_of(of_json) == [(1, NewPlant(100_000, "a")), (2, NewPlant(40_201, "b"))]
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_file_in_utf_16_is_refused_as_a_whole(form: str, encoding: str) -> None:
-    content = written(form, [NewPlant(1, "a"), NewPlant(2, "b")]).decode().encode(encoding)
-
-    with pytest.raises(OperationError, match="UTF-16, not UTF-8: save it as UTF-8"):
-        read(form, content, piece_bytes=3)
-
-
 @pytest.mark.parametrize(
     ("form", "bad"), [("csv", b"1,\xe4\r\n"), ("jsonl", b'{"id":1,"name":"\xe4"}\n')]
 )
@@ -248,35 +239,36 @@ def test_a_tag_that_is_null_in_json_lines_is_missing() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'[\n  {"id":1,"name":"a"},\n  {"id":2,"name":"b"}\n]\n',
-        b'[{"id":1,"name":"a"},{"id":2,"name":"b"}]',
-        b'\r\n\n [ {"id":1,"name":"a"} ]\n',
-    ],
-)
-def test_a_json_array_is_refused_as_a_whole(content: bytes) -> None:
-    with pytest.raises(OperationError, match="a JSON array: write one plant on each line"):
-        read("jsonl", content, piece_bytes=1)
+ROWS = {"csv": b"id,name\n1,a\n", "jsonl": b'{"id":1,"name":"a"}\n'}
+ARRAY = "a JSON array: write one plant on each line"
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("form", "content", "said"),
     [
-        (gzip.compress(b"id,name\n1,a\n"), "compressed with gzip: decompress it first"),
-        (b"PK\x03\x04\x14\0\x06\0", "a workbook: save it as CSV UTF-8"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a workbook: save it as CSV UTF-8"),
-        (b"\x89PNG\r\n\x1a\n", "not text: import a CSV file, or JSON lines"),
+        *(
+            (form, *each)
+            for form in ("csv", "jsonl")
+            for each in (
+                (gzip.compress(ROWS[form], mtime=0), "compressed with gzip: decompress it first"),
+                (b"PK\x03\x04\x14\0\x06\0", "a workbook: save it as CSV UTF-8"),
+                (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a workbook: save it as CSV UTF-8"),
+                (b"\x89PNG\r\n\x1a\n", "not text: import a CSV file, or JSON lines"),
+                (ROWS[form].decode().encode("utf-16"), "UTF-16, not UTF-8: save it as UTF-8"),
+                (ROWS[form].decode().encode("utf-16-le"), "UTF-16, not UTF-8: save it as UTF-8"),
+                (ROWS[form].decode().encode("utf-16-be"), "UTF-16, not UTF-8: save it as UTF-8"),
+            )
+        ),
+        ("jsonl", b'[\n  {"id":1,"name":"a"},\n  {"id":2,"name":"b"}\n]\n', ARRAY),
+        ("jsonl", b'[{"id":1,"name":"a"},{"id":2,"name":"b"}]', ARRAY),
+        ("jsonl", b'\r\n\n [ {"id":1,"name":"a"} ]\n', ARRAY),
     ],
-    ids=["gzip", "xlsx", "xls", "png"],
 )
-def test_a_file_that_is_not_text_is_refused_as_a_whole(
-    form: str, content: bytes, said: str
-) -> None:
-    with pytest.raises(OperationError, match=f"^The file is {said}"):
+def test_a_file_of_another_kind_is_refused_as_a_whole(form: str, content: bytes, said: str) -> None:
+    with pytest.raises(OperationError) as refused:
         read(form, content + b"\n1,a\n", piece_bytes=1)
+
+    assert said in refused.value.message
 
 
 # The parts of files that are cut into pieces. A row has at most ROW_MAX bytes.
@@ -320,6 +312,7 @@ files = st.sampled_from(["jsonl", "csv"]).flatmap(
 @example(("csv", b'a,"b;id;name\n1,2",id,name\n3,4,5,6\n'))
 @example(("jsonl", b"\n\0{\0}\0"))
 @example(("jsonl", MARK + b'{"id":10,"name":"%b"}\r\n' % (b"j" * (ROW_MAX - 19))))
+@settings(max_examples=40)
 @example(("jsonl", b'{"id":10,"name":"%b"}\r\r\rx\n' % (b"j" * (ROW_MAX - 19))))
 def test_the_pieces_in_which_a_file_arrives_change_nothing(file: tuple[str, bytes]) -> None:
     form, content = file
@@ -342,24 +335,25 @@ def outcome(form: str, pieces: list[bytes]) -> str:
 @pytest.mark.parametrize(
     ("form", "content"),
     [
-        ("csv", b'id,name,tag\n1,"' + (b"no end" * 1000 + b"\n") * 5000),
-        ("csv", b'id,name,tag\n1,"' + (b'","x' * 1000 + b'","\n') * 7000),
-        ("csv", b"id,name,tag\n" + b"," * 30_000_000),
-        ("jsonl", b" " * 30_000_000),
+        ("csv", b'id,name,tag\n1,"' + (b"no end" * 100 + b"\n") * 10_000),
+        ("csv", b'id,name,tag\n1,"' + (b'","x' * 100 + b'","\n') * 15_000),
+        ("csv", b"id,name,tag\n" + b"," * 6_000_000),
+        ("jsonl", b" " * 6_000_000),
     ],
     ids=["open quote", "open row", "open line", "open json"],
 )
 def test_a_row_without_an_end_takes_a_limited_amount_of_memory(form: str, content: bytes) -> None:
-    parser = FORMATS[form].parser(ROW_CHARACTERS_MAX)
-    found = Rows()
+    row_max = 64 * 1024
+    parser = FORMATS[form].parser(row_max)
+    found: set[Item | None] = set()
     tracemalloc.start()
     try:
         for start in range(0, len(content), PIECE_BYTES):
-            found.items += parser.feed(content[start : start + PIECE_BYTES]).items
-        found.items += parser.finish().items
+            found.update(parser.feed(content[start : start + PIECE_BYTES]).items)
+        found.update(parser.finish().items)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert set(found.items) == {None}
-    assert peak < 40 * ROW_CHARACTERS_MAX
+    assert found == {None}
+    assert peak < 40 * row_max

@@ -1,6 +1,12 @@
-"""Log lines: the first failure of a kind is logged at once, and its repetitions are counted."""
+"""The log: its lines, their queue, and the ids of requests."""
 
+import contextlib
+import os
+import re
+import select
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +29,20 @@ from plantstore.observe import (
     RequestRefused,
     Responded,
     Stopping,
+    parse_trace_id,
+    request_id,
 )
 from plantstore.server.interface import Request
-from plantstore.telemetry.log import SHOWN_CHARACTERS_MAX, log_events, log_responses
+from plantstore.telemetry.log import (
+    QUEUE_LINES_MAX,
+    SHOWN_CHARACTERS_MAX,
+    LogQueue,
+    log_events,
+    log_responses,
+)
+from support.postgres import wait_until
+
+# The first failure of a kind is logged at once, and its repetitions are counted.
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
@@ -185,3 +202,145 @@ def test_a_logged_path_or_address_is_one_line_of_limited_length(
 
     assert [line["path"] for line in log.told] == [shown, shown]
     assert log.told[0]["client"] == shown
+
+
+# The queue of lines, with files that accept them and files that do not.
+
+# More than fits into a pipe, so a write waits for a reader.
+LONG_LINE = f"{'x' * 200_000}\n"
+
+
+@contextlib.contextmanager
+def log_to(descriptor: int) -> Iterator[LogQueue]:
+    log = LogQueue(descriptor)
+    try:
+        yield log
+        log.drain()
+    finally:
+        os.close(descriptor)
+
+
+def read_all(descriptor: int) -> str:
+    with open(descriptor, encoding="ascii") as file:
+        return file.read()
+
+
+def drop_some(log: LogQueue, line: str) -> int:
+    """Write lines until ten are dropped; return how many were accepted."""
+    taken = 0
+    while not log.dropped:
+        taken += 1
+        log.write(line)
+    for _ in range(9):
+        log.write(line)
+    return taken - 1
+
+
+def test_drain_waits_until_all_lines_are_written_in_order() -> None:
+    reader, writer = os.pipe()
+    with log_to(writer) as log:
+        for number in range(1000):
+            log.write(f"{number}\n")
+
+    assert read_all(reader) == "".join(f"{number}\n" for number in range(1000))
+    assert log.dropped == 0
+
+
+def test_without_a_reader_lines_over_the_bound_of_the_queue_are_dropped() -> None:
+    reader, writer = os.pipe()
+    with ThreadPoolExecutor() as threads, log_to(writer) as log:
+        log.write(LONG_LINE)
+        select.select([reader], [], [])  # the thread has taken the line
+        taken = drop_some(log, "a\n")
+        reading = threads.submit(read_all, reader)
+    said = reading.result()
+
+    assert log.dropped == 10
+    assert taken == QUEUE_LINES_MAX
+    assert said == LONG_LINE + taken * "a\n"
+
+
+@pytest.mark.parametrize("lines", [1, 2 * QUEUE_LINES_MAX])
+def test_drain_does_not_wait_forever_for_a_reader(lines: int) -> None:
+    reader, writer = os.pipe()
+    with log_to(writer) as log:
+        for _ in range(lines):
+            log.write(LONG_LINE)
+
+        log.drain(0.1)
+
+        assert log.dropped < lines
+        os.close(reader)
+        wait_until(lambda: log.dropped == lines)
+
+
+def test_lines_are_dropped_only_while_the_disk_is_full(tmp_path: Path) -> None:
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    with log_to(descriptor) as log:
+        log.write("lost\n")
+        wait_until(lambda: log.dropped == 1)
+        with (tmp_path / "log").open("wb") as file:
+            os.dup2(file.fileno(), descriptor)
+        log.write("kept\n")
+
+    assert (tmp_path / "log").read_text(encoding="ascii") == "kept\n"
+
+
+# The id of a request: `X-Request-Id`, or `traceparent` by W3C Trace Context.
+
+PARENT = "b7ad6b7169203331"
+TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
+CONTINUED = {"traceparent": TRACEPARENT}
+
+
+@pytest.mark.parametrize("form", ["00-{}-{}-01", "00-{}-{}-00", "01-{}-{}-01-what-comes"])
+def test_the_trace_id_of_a_valid_traceparent_is_used(form: str) -> None:
+    assert parse_trace_id(form.format(TRACE, PARENT)) == TRACE
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    [
+        *("", TRACE, "\u0660" * 55),
+        *(f"00-{id_}-{PARENT}-01" for id_ in (TRACE.upper(), "0" * 32)),
+        f"00-{TRACE}-{'0' * 16}-01",
+        *(f"00-{TRACE}-{PARENT}{end}" for end in ("", "-01-more", "-01\n", "-0g")),
+        *(f"{version}-{TRACE}-{PARENT}-01{end}" for version, end in (("ff", ""), ("01", "more"))),
+        f"00-{TRACE}-{PARENT}-01,00-{TRACE}-{PARENT}-01",
+    ],
+)
+def test_an_invalid_traceparent_is_ignored(traceparent: str) -> None:
+    assert parse_trace_id(traceparent) is None
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "d9b2d63d-a233-4123-847a-7090dc9e0f3b",
+        "1f" * 16,
+        "7F000001:8314_7F000001:1F90_65B2+0",
+        "a/b=~.:@-" + "x" * 119,
+    ],
+)
+def test_the_id_of_a_request_is_its_x_request_id(id_: str) -> None:
+    field = {"x-request-id": id_}
+
+    assert request_id(field) == id_
+    assert request_id(CONTINUED | field) == id_
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "a b", "a\x1bb", '"a"', "\xe9", "x" * 129, "a\n", "a,a", "a,b"],
+)
+def test_an_invalid_x_request_id_is_ignored(value: str) -> None:
+    """Two fields are one with a comma (`test_http11.py`)."""
+    assert request_id({"x-request-id": value} | CONTINUED) == TRACE
+
+
+def test_the_id_of_a_request_is_its_trace_id_or_else_a_new_id() -> None:
+    assert request_id({"host": "x"} | CONTINUED) == TRACE
+    for traceparent in ("", f"{TRACEPARENT},{TRACEPARENT}", "\xff"):
+        fields = {"traceparent": traceparent} if traceparent else {}
+        assert re.fullmatch("[0-9a-f]{32}", request_id(fields))
+        assert request_id(fields) != TRACE

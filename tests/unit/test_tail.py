@@ -3,15 +3,20 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
 from plantstore.commit.tail import SENT_BYTES_MAX, Tail, first_of
 from plantstore.errors import ErrorCode, FeedError, StoreUnavailableError
 from plantstore.feed import ChangesPage
-from plantstore.observe import Event, ReadFailed, ignore
+from plantstore.observe import Event, Observer, ReadFailed, ignore
 from plantstore.plants import NewPlant
+from plantstore.store import Store
 from plantstore.threads import Threads
 from support.stores import MemoryStore
+
+ResultT = TypeVar("ResultT")
+Found = tuple[bytes, int] | None
 
 
 class Restless(Threads):
@@ -19,6 +24,24 @@ class Restless(Threads):
 
     def sleep(self, seconds: float) -> None:
         pass
+
+
+def follow(
+    store: Store, test: Callable[[Tail], Awaitable[ResultT]], observe: Observer = ignore
+) -> ResultT:
+    """Return the result of a test with a tail, which runs on the feed of a store."""
+    store.keep_changes(7)
+    tail = Tail(store, observe=observe, threads=Restless())
+
+    async def run() -> ResultT:
+        async with tail.running():
+            return await test(tail)
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def last_number(store: Store) -> int:
+    return store.read_changes(None, 1).end
 
 
 class Stepped(MemoryStore):
@@ -44,30 +67,28 @@ def test_only_followers_whose_number_is_known_get_events() -> None:
     store = MemoryStore()
     store.keep_changes(7)
     store.apply_changes([NewPlant(1, "a")])
-    begin = store.read_changes(None, 1).end
+    begin = last_number(store)
 
-    async def follow() -> list[tuple[bytes, int] | None]:
-        tail = Tail(store, observe=ignore)
-        async with tail.running():
-            unknown = tail.events_after(begin)
-            tail.join()
-            while tail.events_after(begin) is None:
-                await tail.news
-            store.apply_changes([NewPlant(2, "b"), NewPlant(3, "c")])
-            while tail.events_after(begin) == (b"", begin):
-                await tail.news
-            first, last = (change.number for change in store.read_changes(begin, 9).items)
-            numbers = (begin, first, last, begin - 1, last + 1)
-            found = [tail.events_after(number) for number in numbers]
-            found.append(tail.events_after(begin + 1) if begin + 1 < first else None)
-            tail.end()  # a follower that comes now follows another feed
-            found += [tail.events_after(number) for number in (begin, first, last)]
-            tail.leave()
-            return [unknown, *found]
+    async def test(tail: Tail) -> list[Found]:
+        unknown = tail.events_after(begin)
+        tail.join()
+        while tail.events_after(begin) is None:
+            await tail.news
+        store.apply_changes([NewPlant(2, "b"), NewPlant(3, "c")])
+        while tail.events_after(begin) == (b"", begin):
+            await tail.news
+        first, last = (change.number for change in store.read_changes(begin, 9).items)
+        numbers = (begin, first, last, begin - 1, last + 1)
+        found = [tail.events_after(number) for number in numbers]
+        found.append(tail.events_after(begin + 1) if begin + 1 < first else None)
+        tail.end()  # a follower that comes now follows another feed
+        found += [tail.events_after(number) for number in (begin, first, last)]
+        tail.leave()
+        return [unknown, *found]
 
-    unknown, both, one, none, *others = asyncio.run(follow())
+    unknown, both, one, none, *others = follow(store, test)
 
-    last = store.read_changes(None, 1).end
+    last = last_number(store)
     assert both is not None
     assert one is not None
     assert (both[0].count(b"event: created"), both[1]) == (2, last)
@@ -100,23 +121,20 @@ def test_after_a_number_was_refused_the_thread_follows_from_the_present() -> Non
                 raise FeedError(ErrorCode.CHANGES_GONE, "The changes are gone")
             return super().read_changes(after, limit)
 
-    async def follow() -> int:
-        store = Restored()
-        store.keep_changes(7)
-        begin = store.read_changes(None, 1).end
-        tail = Tail(store, observe=ignore, threads=Restless())
-        async with tail.running():
-            tail.join()
-            while tail.events_after(begin) is None:
-                await tail.news
-            store.refused = begin
-            store.apply_changes([NewPlant(1, "a")])
-            present = store.read_changes(None, 1).end
-            while tail.generation < 2 and tail.events_after(present) is None:
-                await tail.news
-            return tail.generation
+    store = Restored()
 
-    assert asyncio.run(asyncio.wait_for(follow(), 20)) == 1
+    async def test(tail: Tail) -> int:
+        begin = last_number(store)
+        tail.join()
+        while tail.events_after(begin) is None:
+            await tail.news
+        store.refused = begin
+        store.apply_changes([NewPlant(1, "a")])
+        while tail.generation < 2 and tail.events_after(last_number(store)) is None:
+            await tail.news
+        return tail.generation
+
+    assert follow(store, test) == 1
 
 
 def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wait() -> None:
@@ -135,17 +153,13 @@ def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wa
             with super().watch_changes() as wait:
                 yield fail if self.faults else wait
 
-    async def follow() -> tuple[bytes, int] | None:
-        store = Faulty()
-        store.keep_changes(7)
-        tail = Tail(store, observe=events.append, threads=Restless())
-        async with tail.running():
-            tail.join()
-            while (found := tail.events_after(0)) in (None, (b"", 0)):
-                await tail.news
-            return found
+    async def test(tail: Tail) -> Found:
+        tail.join()
+        while (found := tail.events_after(0)) in (None, (b"", 0)):
+            await tail.news
+        return found
 
-    found = asyncio.run(asyncio.wait_for(follow(), 20))
+    found = follow(Faulty(), test, observe=events.append)
 
     assert found is not None
     assert found[0].count(b"event: created") == 2
@@ -155,53 +169,43 @@ def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wa
 def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -> None:
     """The last follower leaves and another one comes, while the event loop has a page to add."""
     store = Stepped()
-    store.keep_changes(7)
-    tail = Tail(store, observe=ignore)
 
-    async def follow() -> tuple[bytes, int] | None:
-        async with tail.running():
-            tail.join()
-            store.is_waiting.acquire()
-            store.apply_changes([NewPlant(1, "a")])
-            store.may_continue.release()
-            store.is_waiting.acquire()  # the page is to be added, and the thread waits again
-            tail.leave()
-            store.may_continue.release()
-            store.is_unwatched.wait()  # the thread forgets its number
-            store.apply_changes([NewPlant(2, "b")])
-            tail.join()
-            store.is_waiting.acquire()
-            store.apply_changes([NewPlant(3, "c")])
-            last = store.read_changes(None, 1).end
-            store.may_continue.release()
-            while tail.events_after(last) is None:
-                await tail.news
-            store.may_continue.release()
-            return tail.events_after(0)
+    async def test(tail: Tail) -> Found:
+        tail.join()
+        store.is_waiting.acquire()
+        store.apply_changes([NewPlant(1, "a")])
+        store.may_continue.release()
+        store.is_waiting.acquire()  # the page is to be added, and the thread waits again
+        tail.leave()
+        store.may_continue.release()
+        store.is_unwatched.wait()  # the thread forgets its number
+        store.apply_changes([NewPlant(2, "b")])
+        tail.join()
+        store.is_waiting.acquire()
+        store.apply_changes([NewPlant(3, "c")])
+        store.may_continue.release()
+        while tail.events_after(last_number(store)) is None:
+            await tail.news
+        store.may_continue.release()
+        return tail.events_after(0)
 
-    assert asyncio.run(asyncio.wait_for(follow(), 60)) is None
+    assert follow(store, test) is None
 
 
-def test_a_follower_that_comes_at_once_after_the_last_one_left_gets_the_events_that_are_kept() -> (
-    None
-):
+def test_a_follower_that_comes_when_the_last_one_has_left_gets_the_kept_events() -> None:
     store = Stepped()
-    store.keep_changes(7)
-    tail = Tail(store, observe=ignore)
 
-    async def follow() -> tuple[bytes, int] | None:
-        async with tail.running():
-            tail.join()
-            store.is_waiting.acquire()
-            await tail.news  # the events begin
-            last = store.read_changes(None, 1).end
-            tail.leave()
-            tail.join()
-            known = tail.events_after(last)
-            store.may_continue.release(9)
-            return known
+    async def test(tail: Tail) -> Found:
+        tail.join()
+        store.is_waiting.acquire()
+        await tail.news  # the events begin
+        tail.leave()
+        tail.join()
+        known = tail.events_after(last_number(store))
+        store.may_continue.release(9)
+        return known
 
-    assert asyncio.run(asyncio.wait_for(follow(), 60)) == (b"", 0)
+    assert follow(store, test) == (b"", 0)
 
 
 def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> None:
@@ -213,9 +217,10 @@ def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> 
             released.wait()
             return super().read_changes(after, limit)
 
+    store = Hanging()
+    store.keep_changes(7)
+
     async def stop() -> None:
-        store = Hanging()
-        store.keep_changes(7)
         tail = Tail(store, observe=ignore)
         may_stop, is_over = asyncio.Event(), asyncio.Event()
 

@@ -2,28 +2,24 @@
 
 import contextlib
 import ssl
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from plantstore.server.connection import PIECE_BYTES, Connection
-from plantstore.server.interface import Request, Response
 from plantstore.server.tls import Tls
 from support.certificates import Pair, make_pair
-from support.served import EVERYTHING, GET, Served
+from support.served import EVERYTHING, GET, Served, responding
 from support.virtual_time import FakeTransport
 
 SIZE = 700_000
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return make_pair(tmp_path_factory.mktemp("tls"))
-
-
 class Client:
-    """A client with TLS.
+    """A client with TLS, which has shaken hands.
 
     Attributes:
+        tls: the server's side.
         transport: that of the server.
         received: what the client has decrypted.
         has_ended: whether the server has said that it sends nothing more.
@@ -33,8 +29,9 @@ class Client:
     def __init__(self, served: Served, pair: Pair) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pair.certificate, pair.key)
-        tls = Tls(Connection(served.server, served.loop), context, served.loop)
-        self.transport = FakeTransport(served.loop, tls)
+        self.tls = Tls(Connection(served.server, served.loop), context, served.loop)
+        self.transport = FakeTransport(served.loop, self.tls)
+        self.transport.notify = self._decrypt
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = ssl.create_default_context(cafile=pair.certificate).wrap_bio(
             self._incoming, self._outgoing, server_hostname="localhost"
@@ -42,11 +39,13 @@ class Client:
         self._taken = 0
         self.received = b""
         self.has_ended = False
+
+    def shake_hands(self) -> None:
         for _ in range(3):
             with contextlib.suppress(ssl.SSLWantReadError):
                 self._tls.do_handshake()
             self._send_encrypted()
-            self.read(self.transport.get_write_buffer_size())
+            self.transport.read(self.transport.get_write_buffer_size())
 
     def send(self, data: bytes) -> None:
         self._tls.write(data)
@@ -58,13 +57,11 @@ class Client:
             self._tls.unwrap()
         self._send_encrypted()
 
-    def read(self, size: int) -> None:
-        """Read so many encrypted bytes, now and when they are written."""
-        self.transport.read(size)
-        self.take()
+    def _send_encrypted(self) -> None:
+        if self._outgoing.pending:
+            self.transport.arrive(self._outgoing.read())
 
-    def take(self) -> None:
-        """Decrypt what has been read."""
+    def _decrypt(self) -> None:
         self._incoming.write(self.transport.sent[self._taken :])
         self._taken = len(self.transport.sent)
         with contextlib.suppress(ssl.SSLError):  # before the end of the handshake, or of a record
@@ -73,135 +70,133 @@ class Client:
                     self.received += piece
             self.has_ended = True
 
-    def _send_encrypted(self) -> None:
-        if self._outgoing.pending:
-            self.transport.arrive(self._outgoing.read())
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_pair(tmp_path_factory.mktemp("tls"))
 
 
-async def respond_with_much(_request: Request) -> Response:
-    return Response(200, body=b"x" * SIZE)
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served(responding(b"x" * SIZE)) as served:
+        yield served
 
 
-def test_responses_over_tls_arrive_and_what_is_held_of_them_counts(pair: Pair) -> None:
-    with Served(respond_with_much) as served:
+@pytest.fixture
+def connect(served: Served, pair: Pair) -> Callable[[], Client]:
+    """Return what connects a client that reads nothing yet."""
+
+    def connected() -> Client:
         client = Client(served, pair)
-        client.send(GET + GET)
-        served.run()
+        client.shake_hands()
+        return client
 
-        assert SIZE + PIECE_BYTES < served.budget.unread_bytes < SIZE + PIECE_BYTES + 500
-        assert PIECE_BYTES < client.transport.get_write_buffer_size() < PIECE_BYTES + 600
-
-        client.read(EVERYTHING)
-        served.run()
-        client.take()
-        assert client.received.count(b"HTTP/1.1 200 OK") == 2
-        assert client.received.count(b"x" * SIZE) == 2
-        assert served.budget.unread_bytes == 0
+    return connected
 
 
-def test_over_the_limit_a_client_with_tls_that_reads_nothing_is_disconnected(pair: Pair) -> None:
-    with Served(respond_with_much, unread_bytes_max=2 * SIZE) as served:
-        clients = [Client(served, pair) for _ in range(3)]
-        for client in clients:
-            client.send(GET)
-            served.run()
-
-        assert [client.transport.is_aborted for client in clients] == [True, True, False]
+@pytest.fixture
+def client(connect: Callable[[], Client]) -> Client:
+    """Return a client that reads everything."""
+    client = connect()
+    client.transport.read(EVERYTHING)
+    return client
 
 
-def test_a_client_with_tls_that_reads_too_slowly_is_disconnected(pair: Pair) -> None:
-    with Served(respond_with_much) as served:
-        slow, fast = Client(served, pair), Client(served, pair)
-        for client in (slow, fast):
-            client.send(GET)
-        for _ in range(5):
-            served.run(9)
-            slow.read(20_000)
-            fast.read(80_000)
+def test_responses_over_tls_arrive_and_what_is_held_of_them_counts(
+    served: Served, connect: Callable[[], Client]
+) -> None:
+    client = connect()
+    client.send(GET + GET)
+    served.run()
 
-        assert (slow.transport.is_aborted, fast.transport.is_aborted) == (True, False)
+    assert SIZE + PIECE_BYTES < served.budget.unread_bytes < SIZE + PIECE_BYTES + 500
+    assert PIECE_BYTES < client.transport.get_write_buffer_size() < PIECE_BYTES + 600
+
+    client.transport.read(EVERYTHING)
+    served.run()
+    assert client.received.count(b"HTTP/1.1 200 OK") == 2
+    assert client.received.count(b"x" * SIZE) == 2
+    assert served.budget.unread_bytes == 0
 
 
-def test_data_that_arrives_while_the_connection_reads_nothing_is_counted(pair: Pair) -> None:
-    with Served(respond_with_much) as served:
-        client = Client(served, pair)
+def test_a_client_with_tls_that_reads_too_slowly_is_disconnected(
+    served: Served, connect: Callable[[], Client]
+) -> None:
+    slow, fast = connect(), connect()
+    for client in (slow, fast):
         client.send(GET)
-        served.run()
-        client.send(GET + b"x" * 50_000)
-        served.run()
+    for _ in range(5):
+        served.run(9)
+        slow.transport.read(20_000)
+        fast.transport.read(80_000)
 
-        assert served.budget.incoming_bytes >= 50_000
-
-
-def test_a_client_that_ends_its_connection_is_told_the_same(pair: Pair) -> None:
-    with Served(respond_with_much) as served:
-        client = Client(served, pair)
-        client.read(EVERYTHING)
-        client.end()
-        served.run()
-        client.take()
-
-        assert client.has_ended
-        assert client.transport.is_lost
-        assert not served.server.connections
+    assert (slow.transport.is_aborted, fast.transport.is_aborted) == (True, False)
 
 
-def test_the_last_response_is_followed_by_an_end(pair: Pair) -> None:
-    with Served(respond_with_much) as served:
-        client = Client(served, pair)
-        client.read(EVERYTHING)
-        client.send(b"GET / HTTP/1.0\r\n\r\n")
-        served.run()
-        client.take()
+def test_data_that_arrives_while_the_connection_reads_nothing_is_counted(
+    served: Served, connect: Callable[[], Client]
+) -> None:
+    client = connect()
+    client.send(GET)
+    served.run()
+    client.send(GET + b"x" * 50_000)
+    served.run()
 
-        assert client.received.endswith(b"x" * SIZE)
-        assert client.has_ended
-        assert client.transport.is_closing()
+    assert served.budget.incoming_bytes >= 50_000
 
 
-def test_a_client_that_ends_its_connection_after_the_service_aborts_nothing(pair: Pair) -> None:
-    with Served(respond_with_much) as served:
-        client = Client(served, pair)
-        client.read(EVERYTHING)
-        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\n")
-        served.run()
-        client.take()
-        is_told_early = client.has_ended and not client.transport.is_closing()
-        client.end()
-        served.run()
+def test_a_client_that_ends_its_connection_is_told_the_same(served: Served, client: Client) -> None:
+    client.end()
+    served.run()
 
-        assert is_told_early
-        assert client.transport.is_lost
-        assert not client.transport.is_aborted
+    assert client.has_ended
+    assert client.transport.is_lost
+    assert not served.server.connections
+
+
+def test_the_last_response_is_followed_by_an_end(served: Served, client: Client) -> None:
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    served.run()
+
+    assert client.received.endswith(b"x" * SIZE)
+    assert client.has_ended
+    assert client.transport.is_closing()
+
+
+def test_a_client_that_ends_its_connection_after_the_service_aborts_nothing(
+    served: Served, client: Client
+) -> None:
+    client.send(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\n")
+    served.run()
+    is_told_early = client.has_ended and not client.transport.is_closing()
+    client.end()
+    served.run()
+
+    assert is_told_early
+    assert client.transport.is_lost
+    assert not client.transport.is_aborted
 
 
 @pytest.mark.parametrize("size", [1, 5, 50_000])
 def test_a_client_that_breaks_tls_is_disconnected_and_others_are_served(
-    pair: Pair, size: int
+    served: Served, connect: Callable[[], Client], client: Client, size: int
 ) -> None:
-    with Served(respond_with_much) as served:
-        broken, client = Client(served, pair), Client(served, pair)
-        broken.transport.arrive(b"x" * size)
-        client.read(EVERYTHING)
-        client.send(GET)
-        served.run()
-        client.take()
+    broken = connect()
+    broken.transport.arrive(b"x" * size)
+    client.send(GET)
+    served.run()
 
-        assert broken.transport.is_aborted is (size >= 5)
-        assert client.received.startswith(b"HTTP/1.1 200 OK")
+    assert broken.transport.is_aborted is (size >= 5)
+    assert client.received.startswith(b"HTTP/1.1 200 OK")
 
 
 def test_a_connection_that_ends_during_the_handshake_is_never_one_of_the_server(
-    pair: Pair,
+    served: Served, pair: Pair
 ) -> None:
-    with Served(respond_with_much) as served:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pair.certificate, pair.key)
-        tls = Tls(Connection(served.server, served.loop), context, served.loop)
-        transport = FakeTransport(served.loop, tls)
-        transport.arrive(b"\x16\x03\x01")
-        transport.leave()
-        served.run()
+    client = Client(served, pair)
+    client.transport.arrive(b"\x16\x03\x01")
+    client.transport.leave()
+    served.run()
 
-        assert tls.handshake.cancelled()
-        assert not served.server.connections
+    assert client.tls.handshake.cancelled()
+    assert not served.server.connections

@@ -1,5 +1,6 @@
-"""Tokens: their format, their digest, their state, and their removal from texts."""
+"""Tokens: their format, digest, state, removal from texts, and rates."""
 
+import contextlib
 import re
 import zlib
 from collections.abc import Callable
@@ -8,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plantstore.api.auth import RatePerToken
+from plantstore.errors import RequestError, UsageError
 from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint, redact
 
 
@@ -118,3 +121,88 @@ def test_a_text_without_a_token_stays_as_it_is(text: str) -> None:
 @given(st.text(alphabet="%\\\\u0257pFlst_ a/5f", max_size=60))
 def test_redacting_a_second_time_changes_nothing(text: str) -> None:
     assert redact(redact(text)) == redact(text)
+
+
+# How the uses of a token are counted, for one rate or several.
+
+
+def test_each_of_several_rates_is_enforced() -> None:
+    for rates in ("2/hour;3/day", "3/minute;2/hour"):
+        limit = RatePerToken(rates)
+        limit.spend("a")
+        limit.spend("a")
+        with pytest.raises(RequestError, match="at most") as refused:
+            limit.spend("a")
+
+        assert refused.value.message == "The token may be used at most 2 per 1 hour"
+
+
+def test_uses_that_one_rate_refuses_are_not_counted_for_another() -> None:
+    limit = RatePerToken("4/day;3/2 days")
+    limit.spend("a", 2)
+    with pytest.raises(RequestError, match="at most"):
+        limit.spend("a", 2)
+
+    limit.spend("a", 1)
+
+    assert limit.burst_max == 3
+    with pytest.raises(RequestError, match="at most"):
+        limit.spend("a", 1)
+
+
+@pytest.mark.parametrize("uses", [1, 2, 3, 5])
+@pytest.mark.parametrize("begin", [0.0, 31.0, 59.5])
+def test_a_token_may_be_used_again_after_retry_after_and_not_a_second_before(
+    begin: float, uses: int
+) -> None:
+    now = 1_000_000.0 * 60 + begin
+    limit = RatePerToken("5/minute", lambda: now)
+    for _ in range(20):
+        with contextlib.suppress(RequestError):
+            limit.spend("a")
+    for _ in range(10):
+        with pytest.raises(RequestError, match="at most") as refused:
+            limit.spend("a", uses)
+        wait = int(refused.value.headers["Retry-After"])
+        assert 1 <= wait <= 120
+        now += wait - 1
+        if wait > 1:
+            with pytest.raises(RequestError, match="at most"):
+                limit.spend("a", uses)
+        now += 1
+        limit.spend("a", uses)
+        with contextlib.suppress(RequestError):
+            limit.spend("a", 5 - uses + 1)
+
+
+def test_a_window_has_at_most_twice_the_uses_of_the_rate() -> None:
+    now = 0.0
+    limit, times = RatePerToken("10/minute", lambda: now), []
+    for tenth in range(6_000):
+        now = tenth / 10
+        with contextlib.suppress(RequestError):
+            limit.spend("a")
+            times.append(now)
+
+    assert max(sum(begin <= each < begin + 60 for each in times) for begin in times) <= 20
+    assert len(times) >= 90
+
+
+@pytest.mark.parametrize(
+    "rate", ["", "100", "x/second", "0/second", "5/second;0/hour", "-1/second", "1/fortnight", ";"]
+)
+def test_an_invalid_rate_is_refused(rate: str) -> None:
+    with pytest.raises(UsageError, match="must be a number above 0 and a time, as in"):
+        RatePerToken(rate)
+
+
+def test_more_uses_than_the_rate_has_are_counted_if_there_were_none() -> None:
+    now = 1_000_000.0
+    limit = RatePerToken("1/second", lambda: now)
+
+    limit.spend("a", 2)
+
+    with pytest.raises(RequestError, match="at most"):
+        limit.spend("a")
+    now += 3
+    limit.spend("a")

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
@@ -12,7 +11,7 @@ import pytest
 
 from plantstore.changes import Change, Outcome, Replacement, Result
 from plantstore.commit import batcher
-from plantstore.commit.batcher import ITERATION_REQUESTS_MIN, NO_TURNSTILE
+from plantstore.commit.batcher import ITERATION_REQUESTS_MIN
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import (
@@ -30,24 +29,13 @@ from support.stores import FailingStore, GatedStore, MemoryStore
 
 
 def run(
-    store: MemoryStore,
-    test: Callable[[GroupCommit], Coroutine[Any, Any, None]],
-    *,
-    waiting_max: int = 1000,
-    batch_max: int = 100,
-    monotonic: Callable[[], float] = time.monotonic,
-    turnstile: AbstractContextManager[object] = NO_TURNSTILE,
+    store: MemoryStore, test: Callable[[GroupCommit], Coroutine[Any, Any, None]], **options: Any
 ) -> list[Event]:
     """Run a test with a writer; return the events that it reported."""
     events: list[Event] = []
-    writer = GroupCommit(
-        store,
-        observe=events.append,
-        monotonic=monotonic,
-        waiting_max=waiting_max,
-        batch_max=batch_max,
-        turnstile=turnstile,
-    )
+    options.setdefault("observe", events.append)
+    options.setdefault("waiting_max", 1000)
+    writer = GroupCommit(store, **options)
 
     async def main() -> None:
         async with writer.running():
@@ -89,25 +77,44 @@ def test_no_caller_is_answered_before_its_commit() -> None:
     run(store, test)
 
 
-@pytest.mark.parametrize("others", [ITERATION_REQUESTS_MIN - 1, ITERATION_REQUESTS_MIN])
-def test_a_small_batch_also_gets_the_changes_of_the_next_turn(others: int) -> None:
-    store = GatedStore()
+class Noting(Threads):
+    """Threads with a queue that notes the sizes of the batches that are put into it."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def queue(self) -> "SimpleQueue[Any]":
+        sizes = self.sizes
+
+        class Queue(SimpleQueue[Any]):
+            def put(self, item: Any, *_: Any) -> None:
+                sizes.extend([] if item is None else [len(item.requests)])
+                super().put(item)
+
+        return Queue()
+
+
+@pytest.mark.parametrize(
+    ("others", "sizes"),
+    [
+        (ITERATION_REQUESTS_MIN - 1, [ITERATION_REQUESTS_MIN]),
+        (ITERATION_REQUESTS_MIN, [ITERATION_REQUESTS_MIN, 1]),
+    ],
+)
+def test_a_small_batch_also_gets_the_changes_of_the_next_iteration(
+    others: int, sizes: list[int]
+) -> None:
+    threads = Noting()
 
     async def test(writer: GroupCommit) -> None:
         callers = [asyncio.create_task(writer.submit(plant(id_))) for id_ in range(others)]
-        await asyncio.sleep(0)  # the tasks run up to their await
+        await asyncio.sleep(0)  # they submit their changes
         callers.append(asyncio.create_task(writer.submit(plant(others))))
-        await asyncio.sleep(0)  # the first turn ends, and the last task runs
-        if others == ITERATION_REQUESTS_MIN:
-            assert store.entered.acquire(timeout=10)
-        store.let_go.release(2)
         await asyncio.gather(*callers)
 
-    run(store, test)
+    run(MemoryStore(), test, threads=threads)
 
-    assert [len(batch) for batch in store.batches] == (
-        [others, 1] if others == ITERATION_REQUESTS_MIN else [others + 1]
-    )
+    assert threads.sizes == sizes
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -234,9 +241,7 @@ def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> N
     assert threads.waits == [batcher.IDLE_SECONDS, 0, batcher.IDLE_SECONDS, 7]
 
 
-def test_a_failure_is_remembered_until_a_commit_succeeds_and_is_recent_for_failure_seconds() -> (
-    None
-):
+def test_a_failure_is_remembered_until_a_commit_succeeds_and_recent_for_some_seconds() -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
     store = FailingStore(error)
     now = 100.0
@@ -467,37 +472,29 @@ def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_tol
     # Made again, the first one would be refused, because of the second.
     changes: list[Change] = [plant(5), Replacement(5, Plant("b"))]
 
-    async def main() -> Sequence[object]:
-        writer = GroupCommit(store, observe=observe)
-        async with writer.running():
-            if together:
-                return await writer.submit_all(changes)
+    async def test(writer: GroupCommit) -> None:
+        if together:
+            results: Sequence[object] = await writer.submit_all(changes)
+        else:
             calls = [asyncio.create_task(writer.submit(one)) for one in changes]
-            return await asyncio.gather(*calls, return_exceptions=True)
+            results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [getattr(one, "code", None) for one in results] == [ErrorCode.INTERNAL] * 2
+        assert all("may or may not be made" in str(one) for one in results)
 
-    results = asyncio.run(asyncio.wait_for(main(), 30))
+    run(store, test, observe=observe)
 
     assert store.batches == [changes]
-    assert [getattr(one, "code", None) for one in results] == [ErrorCode.INTERNAL] * 2
-    assert all("may or may not be made" in str(one) for one in results)
 
 
-def test_a_batch_for_which_there_is_no_memory_fails_and_the_next_one_is_stored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: object) -> None:
-        raise MemoryError
-
+def test_a_batch_for_which_there_is_no_memory_fails_and_the_next_one_is_stored() -> None:
     async def test(writer: GroupCommit) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(batcher, "run_split_if_refused", fail)
-            [failed] = await asyncio.gather(writer.submit(plant(1)), return_exceptions=True)
+        [failed] = await writer.submit_all([plant(13)])
         assert getattr(failed, "code", None) is ErrorCode.OVERLOADED
         assert "may or may not be made" in str(failed)
         assert writer.waiting == 0
         assert await writer.submit(plant(2)) is Outcome.STORED
 
-    run(MemoryStore(), test)
+    run(FailingStore(MemoryError()), test)
 
 
 def test_an_observer_that_raises_does_not_stop_the_writer() -> None:
@@ -508,13 +505,12 @@ def test_an_observer_that_raises_does_not_stop_the_writer() -> None:
             raise RuntimeError  # noqa: TRY004 (an observer that misbehaves)
 
     async def test(writer: GroupCommit) -> None:
-        writer._observe = observe  # noqa: SLF001
         with pytest.raises(RequestError) as failed:
             await writer.submit(plant(13))
         assert failed.value.code is ErrorCode.INTERNAL
         assert await writer.submit(plant(1)) is Outcome.STORED
 
-    run(store, test)
+    run(store, test, observe=observe)
 
 
 def test_the_end_stores_the_submitted_changes_and_refuses_new_ones() -> None:

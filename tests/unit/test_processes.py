@@ -1,16 +1,28 @@
-"""The parent of workers, with small programs in place of the workers."""
+"""Processes and threads: the parent of workers, their turns, their folder, and pools of threads."""
 
 import asyncio
+import contextlib
+import fcntl
 import os
 import signal
+import stat
+import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plantstore.commit.writer import Turnstile
 from plantstore.observe import Event, WorkerFailed
+from plantstore.server.process import shared_folder
 from plantstore.server.supervisor import Supervisor
+from plantstore.threads import THREADS
+from support.postgres import wait_until
+
+# The parent of workers, with small programs in place of the workers.
 
 BRIEF = b"what a worker must know"
 
@@ -189,3 +201,142 @@ def test_a_signal_ends_the_pause_before_a_worker_is_replaced(tmp_path: Path) -> 
 
     assert supervise(tmp_path, "sys.exit(3)", seen, sleep=sleep) == 0
     assert seen.reasons == ["exit status 3"]
+
+
+# The turns of processes that write one file. Each turnstile here stands for a process.
+
+
+def is_taken(lock: Path) -> bool:
+    """Return whether somebody holds a lock."""
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def waiting(folder: Path, name: str, turns: list[str]) -> Iterator[None]:
+    """Wait for a turn on a thread, which notes that it had it. The thread ends with the block."""
+    turnstile = Turnstile(folder)
+
+    def take() -> None:
+        with turnstile:
+            turns.append(name)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    yield
+    thread.join(60)
+
+
+def test_a_process_that_waits_for_its_turn_is_the_next_one(tmp_path: Path) -> None:
+    turns: list[str] = []
+    turnstile = Turnstile(tmp_path)
+    with contextlib.ExitStack() as stack:
+        with turnstile:
+            turns.append("first")
+            stack.enter_context(waiting(tmp_path, "second", turns))
+            wait_until(lambda: is_taken(tmp_path / "gate.lock"))
+        with turnstile:
+            turns.append("first")
+
+    assert turns == ["first", "second", "first"]
+
+
+ENDLESS = """
+import pathlib, sys, threading
+from plantstore.commit.writer import Turnstile
+
+with Turnstile(pathlib.Path(sys.argv[1])):
+    print("taken", flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_the_turn_of_a_process_that_is_killed_passes_to_the_next_one(tmp_path: Path) -> None:
+    turns: list[str] = []
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "taken\n"
+        with waiting(tmp_path, "next", turns):
+            assert not turns
+            killed.kill()
+
+    assert turns == ["next"]
+
+
+def test_without_locks_of_the_kernel_everybody_has_a_turn(tmp_path: Path) -> None:
+    """SQLite's own lock keeps them apart, and nobody waits for ever."""
+    turnstile = Turnstile(tmp_path)
+    for file in Path("/proc/self/fd").iterdir():
+        if os.path.realpath(file).startswith(f"{tmp_path}/"):
+            os.close(int(file.name))  # as if the kernel had no memory for locks
+
+    with turnstile:
+        turns = ["first"]
+
+    assert turns == ["first"]
+
+
+def test_the_files_of_the_locks_belong_to_this_user_alone(tmp_path: Path) -> None:
+    Turnstile(tmp_path)
+
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == {"gate.lock": 0o600, "turn.lock": 0o600}
+
+
+# The folder that the workers of a service share.
+
+
+def test_the_folder_of_a_service_that_was_killed_is_removed_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    killed, mine = tmp_path / "plantstore-workers-killed", tmp_path / "plantstore-mine"
+    for folder in (killed, mine):
+        folder.mkdir()
+        (folder / "counter_1.db").touch()
+    with shared_folder(tmp_path) as first:
+        for folder in (killed, mine, first):
+            os.utime(folder, (0, 0))
+
+        with shared_folder(tmp_path) as second:
+            assert {*tmp_path.iterdir()} == {mine, first, second}
+
+    assert [*tmp_path.iterdir()] == [mine]
+
+
+# Pools of threads.
+
+
+def test_all_threads_of_a_pool_start_with_it() -> None:
+    with THREADS.pool(3, "started"):
+        names = [thread.name for thread in threading.enumerate()]
+
+        assert sorted(name for name in names if name.startswith("started")) == [
+            *("started_0", "started_1", "started_2"),
+        ]
+
+
+WITHOUT_ROOM = """
+import resource, threading
+from plantstore.threads import THREADS
+
+threading.stack_size(2**28)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, used + 2**29))
+try:
+    THREADS.pool(8, "many")
+except RuntimeError:
+    print("refused")
+"""
+
+
+def test_a_pool_whose_threads_cannot_all_start_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_ROOM], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout == "refused\n"

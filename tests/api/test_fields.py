@@ -1,0 +1,300 @@
+"""Header fields: who may call from a browser, who a client is, and what it prefers."""
+
+import httpx
+import pytest
+
+from plantstore.api.cors import parse_origin
+from plantstore.api.parameters import preferred
+from plantstore.errors import UsageError
+from plantstore.server.forwarded import TrustedProxies
+from plantstore.server.interface import Address, Request
+from support.document import OPERATIONS, PATHS
+from support.world import METRICS, World
+
+# Origin: pages of other origins that call the service from a browser.
+
+GARDEN = "https://garden.example"
+OTHERS = ["https://other.example", "http://garden.example", "https://garden.example:8443", "null"]
+PREFLIGHT = {
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type,x-other",
+}
+
+
+def fields_of_cors(answer: httpx.Response) -> dict[str, str]:
+    prefix = "access-control-"
+    return {
+        name.removeprefix(prefix): value
+        for name, value in answer.headers.items()
+        if name.startswith(prefix)
+    }
+
+
+READABLE = {
+    "expose-headers": (
+        "Change-Set, Changes-After, Changes-Before, Content-Disposition, ETag, Link,"
+        " Preference-Applied, Retry-After, Total-Count, Untagged-Count, X-Request-Id"
+    )
+}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(GARDEN, marks=pytest.mark.world(allow_origin=("https://a.example", GARDEN))),
+        pytest.param("*", marks=pytest.mark.world(allow_origin=("https://a.example", "*"))),
+    ],
+)
+def test_a_preflight_allows_an_origin_the_methods_of_the_path_and_the_fields_that_it_asks_for(
+    world: World, told: str
+) -> None:
+    for path in PATHS:
+        url = path.replace("{id}", "1")
+        answer = world.ask("OPTIONS", url, headers=PREFLIGHT | {"Origin": GARDEN})
+
+        methods = sorted({each.method for each in OPERATIONS if each.path == path} | {"OPTIONS"})
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert fields_of_cors(answer) == READABLE | {
+            "allow-origin": told,
+            "allow-methods": ", ".join(methods),
+            "allow-headers": PREFLIGHT["Access-Control-Request-Headers"],
+            "max-age": "86400",
+        }
+        assert answer.headers["Vary"] == "Origin"
+
+
+def assert_readable(answer: httpx.Response) -> None:
+    assert fields_of_cors(answer) == {"allow-origin": GARDEN} | READABLE
+    assert "Origin" in answer.headers["Vary"].split(", ")
+
+
+@pytest.mark.world(allow_origin=(GARDEN,))
+def test_an_allowed_origin_may_read_the_response_of_each_operation(world: World) -> None:
+    headers = {"Origin": GARDEN, "Authorization": f"Bearer {world.token}"}
+
+    for operation in (each for each in OPERATIONS if each.method != "OPTIONS"):
+        request = operation.request()
+        answer = world.ask(**request | {"headers": headers | request.get("headers", {})})
+
+        assert_readable(answer)
+
+
+@pytest.mark.world(allow_origin=(GARDEN,), waiting_changes_max=0)
+def test_an_allowed_origin_may_read_errors(world: World) -> None:
+    answers = [world.get("/none", Origin=GARDEN), world.post(fields={"Origin": GARDEN})]
+
+    for answer in answers:
+        assert_readable(answer)
+    assert [answer.status_code for answer in answers] == [404, 503]
+
+
+@pytest.mark.parametrize("origin", [*OTHERS, "", f"{GARDEN}.evil.example", f"{GARDEN}, *"])
+@pytest.mark.world(allow_origin=(GARDEN, "https://second.example"))
+def test_another_origin_may_not_read_or_send_anything(world: World, origin: str) -> None:
+    for method, more in (("GET", {}), ("OPTIONS", PREFLIGHT)):
+        answer = world.ask(method, "/plants", headers={"Origin": origin} | more)
+
+        assert fields_of_cors(answer) == {}
+        assert answer.headers["Vary"] == "Origin"
+
+
+def test_by_default_no_other_origin_may_read_anything(world: World) -> None:
+    answer = world.ask("OPTIONS", "/plants", headers=PREFLIGHT | {"Origin": GARDEN})
+
+    assert answer.status_code == 200
+    assert fields_of_cors(answer) == {}
+    assert "Vary" not in answer.headers
+
+
+@pytest.mark.world(allow_origin=("*",))
+def test_vary_names_accept_encoding_and_origin(world: World) -> None:
+    answer = world.get("/openapi.json", Origin=GARDEN)
+
+    assert set(answer.headers["Vary"].split(", ")) == {"Accept-Encoding", "Origin"}
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("HTTPS://Garden.Example", GARDEN),
+        ("https://garden.example:443", GARDEN),
+        ("http://garden.example:80", "http://garden.example"),
+        ("http://localhost:5173", "http://localhost:5173"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+        ("chrome-extension://abcdef", "chrome-extension://abcdef"),
+        ("*", "*"),
+    ],
+)
+def test_an_origin_is_normalized_to_the_form_that_browsers_send(text: str, origin: str) -> None:
+    assert parse_origin(text) == origin
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "null", "garden.example", f"{GARDEN}/", f"{GARDEN}/app"),
+        *("https://ann@garden.example", "https://*.garden.example", "https://garden.example:port"),
+        *(f"{GARDEN},https://other.example", f"{GARDEN}\r\nX: y"),
+    ],
+)
+def test_an_invalid_origin_is_refused_with_a_message_of_one_line(text: str) -> None:
+    with pytest.raises(UsageError, match="must be an origin such as") as caught:
+        parse_origin(text)
+
+    assert "\n" not in caught.value.explanation
+
+
+# X-Forwarded-For and X-Forwarded-Proto: a client behind trusted and untrusted proxies.
+
+PROXY = "127.0.0.1"
+TRUSTED = [PROXY, "10.0.0.0/8", "2001:db8::/32"]
+CLIENT = "203.0.113.9"
+
+
+def seen(fields: dict[str, str], trusted: list[str]) -> tuple[Address | None, str]:
+    """Return the address and the scheme of the client of a request that a proxy has sent."""
+    request = Request("GET", "/healthz", fields=fields, client=(PROXY, 123))
+    TrustedProxies(trusted).correct(request)
+    return request.client, request.scheme
+
+
+@pytest.mark.parametrize(
+    ("trusted", "addresses", "client", "scheme"),
+    [
+        (TRUSTED, CLIENT, (CLIENT, 0), "https"),
+        (TRUSTED, f"{CLIENT}:8080", (CLIENT, 8080), "https"),
+        (TRUSTED, "[2001:db9::1]:443, 2001:db8::1", ("2001:db9::1", 443), "https"),
+        # The client sent the first address to its proxy.
+        (TRUSTED, f"198.51.100.1, {CLIENT}, 10.1.1.1,2001:db8::1", (CLIENT, 0), "https"),
+        # All of them are proxies: the first one has sent the request.
+        (TRUSTED, "10.0.0.1, 10.0.0.2", ("10.0.0.1", 0), "https"),
+        ([], CLIENT, (PROXY, 123), "http"),
+        (["10.0.0.0/8"], CLIENT, (PROXY, 123), "http"),
+    ],
+)
+def test_only_trusted_proxies_say_the_address_and_scheme_of_a_client(
+    trusted: list[str], addresses: str, client: Address, scheme: str
+) -> None:
+    fields = {"x-forwarded-for": addresses, "x-forwarded-proto": "https"}
+
+    assert seen(fields, trusted) == (client, scheme)
+
+
+@pytest.mark.parametrize(
+    ("schemes", "expected"),
+    [
+        *(("http", "http"), ("https, http", "http"), ("http,https", "https")),
+        *((each, "http") for each in ("", "HTTPS", "gopher", "https,", "javascript", "x" * 1024)),
+    ],
+)
+def test_the_scheme_is_the_last_one_if_it_is_http_or_https(schemes: str, expected: str) -> None:
+    fields = {"x-forwarded-for": CLIENT, "x-forwarded-proto": schemes}
+
+    assert seen(fields, TRUSTED) == ((CLIENT, 0), expected)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "client"),
+    [
+        *((each, (each, 0)) for each in ("x" * 1024, f"10.0.0.1{'0' * 1000}", "[::1", "10.0.0.1]")),
+        *((each, (each, 0)) for each in ("unknown", "_hidden", "010.0.0.1", "fe80::1%eth0", "[")),
+        *((each, (each, 0)) for each in (f"10.0.0.1:{'9' * 1000}", f"[2001:db8::1]:{'9' * 1000}")),
+        *((f"10.0.0.1:{port}", (f"10.0.0.1:{port}", 0)) for port in ("-1", "\xb2", "x", "1.5")),
+        *((each, (PROXY, 123)) for each in ("", ",", " , ,", f"{CLIENT}, ,")),
+    ],
+)
+def test_a_hostile_address_is_no_trusted_one_and_no_error(addresses: str, client: Address) -> None:
+    assert seen({"x-forwarded-for": addresses}, TRUSTED) == (client, "http")
+
+
+@pytest.mark.parametrize(("trusted", "are_any"), [([], False), ([PROXY], True), (TRUSTED, True)])
+def test_without_trusted_proxies_there_is_nothing_to_correct(
+    trusted: list[str],
+    are_any: bool,  # noqa: FBT001 (pytest passes it by name)
+) -> None:
+    assert bool(TrustedProxies(trusted)) is are_any
+
+
+# Accept: the media type that a client prefers (RFC 9110 §12.5.1).
+
+JSON, EVENTS = "application/json", "text/event-stream"
+TEXT, OPEN = METRICS
+
+# Java's URLConnection sends this, unless its program sets another one.
+JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        # Ranges. The first of two types with one weight is preferred.
+        *((each, JSON) for each in ("*/*", "*", "application/*", "application/json")),
+        *((each, JSON) for each in (f"{EVENTS}, {JSON}", "text/*,application/*", f"{EVENTS}, *")),
+        *(
+            (each, EVENTS)
+            for each in (EVENTS, "text/*", "Text/Event-Stream", f"text/html,{EVENTS}")
+        ),
+        *((each, EVENTS) for each in (f" ,{EVENTS},, ", f"\t{EVENTS} ;", f"image/*, {EVENTS};;")),
+        # Weights.
+        *((each, EVENTS) for each in (f"{JSON};q=0.9, {EVENTS}", f"*/*;q=0.1,{EVENTS};q=0.2")),
+        *((each, EVENTS) for each in (f"{JSON} ; Q=0.5, {EVENTS};q=0.501", f"{JSON};q=0, */*")),
+        *((each, JSON) for each in (f"{JSON};q=1.000, {EVENTS};q=0.999", f"{EVENTS};q=0, *")),
+        *((each, JSON) for each in (f"{EVENTS};q=0.3, {JSON};q=.4", "*/*;q=0.001", JAVA)),
+        # The most specific range counts, not the first one, nor that with the largest weight.
+        *((each, EVENTS) for each in (f"*/*, {JSON};q=0.1", f"{JSON};q=0.1, */*")),
+        *((each, EVENTS) for each in ("*/*, application/*;q=0.5", "application/*;q=0, */*;q=0.1")),
+        (f"text/*;q=0.1, {EVENTS};q=0.9, {JSON};q=0.5", EVENTS),
+        (f"text/*;q=0.9, {EVENTS};q=0.1, {JSON};q=0.5", JSON),
+        # Parameters that we do not have contradict nothing. A comma in quotes separates nothing.
+        *((each, EVENTS) for each in (f"{EVENTS};charset=utf-8", f"{EVENTS};a=b;q=0.5")),
+        (f'image/png;a="b,{JSON}", {EVENTS}', EVENTS),
+        (f'{EVENTS};a="b\\",{JSON}"', EVENTS),
+        # Nothing is accepted.
+        *((each, None) for each in ("", ",", "text/html", "garbage", "/", "image/*", "*/*;q=0")),
+        *((each, None) for each in (f"{JSON};q=0, {EVENTS};q=0.000", "*;q=0", "application/jso")),
+        *((each, None) for each in ("application", "application/", "/json", "text", "**", "*/png")),
+        # Malformed weights.
+        *(
+            (f"{JSON};q={q}", None)
+            for q in ("", ".", "2", "1.1", "-1", "0.1234", "1e-1", "x", "nan")
+        ),
+        *((f"{JSON};q={q}", None) for q in ("\u0660", "0.\u0665", "0 .5", '"1"', "1;q=2", "inf")),
+        (f"{JSON}, image/png;q=x", None),
+    ],
+)
+def test_the_preferred_media_type_is_that_with_the_largest_weight(
+    accept: str, expected: str | None
+) -> None:
+    request = Request("GET", "/changes", fields={"accept": accept})
+
+    assert preferred(request, (JSON, EVENTS)) == expected
+
+
+def test_without_accept_the_first_media_type_is_preferred() -> None:
+    assert preferred(Request("GET", "/changes"), (JSON, EVENTS)) == JSON
+    assert preferred(Request("GET", "/changes"), (EVENTS, JSON)) == EVENTS
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("application/openmetrics-text", OPEN),
+        ("application/openmetrics-text;version=1.0.0", OPEN),
+        ("application/openmetrics-text; version=1.0.0; escaping=underscores", OPEN),
+        ("application/openmetrics-text;version=0.0.1", None),
+        ("application/openmetrics-text;version=0.0.1,text/plain;version=0.0.4;q=0.1", TEXT),
+        # A range with a parameter is more specific than one without.
+        ("text/plain;q=0.1,text/plain;version=0.0.4,application/openmetrics-text;q=0.5", TEXT),
+        ("text/plain,text/plain;version=0.0.4;q=0.1,application/openmetrics-text;q=0.5", OPEN),
+        (
+            "text/plain;version=1.0.0;q=0.9,text/plain;q=0.1,application/openmetrics-text;q=0.5",
+            OPEN,
+        ),
+    ],
+)
+def test_a_range_matches_if_its_parameters_contradict_none_of_ours(
+    accept: str, expected: str | None
+) -> None:
+    request = Request("GET", "/metrics", fields={"accept": accept})
+
+    assert preferred(request, (TEXT, OPEN)) == expected

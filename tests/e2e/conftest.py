@@ -3,7 +3,6 @@
 What depends on the engine is marked: `@pytest.mark.engines("sqlite", "postgres")`.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from plantstore.changes import Deletion
 from plantstore.plants import NewPlant
 from support.browser import Watch, enter, running_browser
 from support.service import Client, Service, stored_plants
-from support.wire import Wire
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -69,13 +67,6 @@ def client(garden: Service, token: str) -> Iterator[Client]:
     """Return a client with this token, whose connection the tests of a module share."""
     with garden.client(token) as opened:
         yield opened
-
-
-@pytest.fixture
-def connect(service: Service) -> Iterator[Callable[[], Wire]]:
-    """Open connections that are closed after the test."""
-    with contextlib.ExitStack() as stack:
-        yield lambda: stack.enter_context(Wire(service.port))
 
 
 @pytest.fixture

@@ -1,23 +1,18 @@
-"""The feed of a running service: its streams, and a copy that follows it."""
+"""The feed of a running service, and undos by the command."""
 
 import contextlib
-import shutil
+import re
 from pathlib import Path
 
 import pytest
 
-from plantstore.changes import Deletion, Upsert
+from plantstore.changes import Upsert
 from plantstore.plants import NewPlant
 from support.command import call
 from support.events import Stream
-from support.example import copied, following
-from support.postgres import wait_until
-from support.service import Client, Service
-from support.wire import get, slow_reader
+from support.service import Service, opened, serving, stored_plants
 
-
-def streams(client: Client) -> float:
-    return client.total("plantstore_queue_waiting", queue="streams")
+ROWS = "id,name,tag\n1,b,t\n2,c,\n3,d,u\n"
 
 
 @pytest.mark.engines("sqlite", "postgres")
@@ -66,47 +61,56 @@ def test_a_shutdown_ends_the_streams_at_once_and_their_clients_miss_nothing(
         assert next(more.events).data["plant"] == {"id": 2, "name": "b"}
 
 
-def test_a_client_that_does_not_read_its_stream_is_disconnected_and_its_place_is_free(
-    tmp_path: Path,
+def set_in(said: str) -> str:
+    """Return the name of the set in the output of an import."""
+    [name] = re.findall(r"^To undo: plantstore undo (\S+)", said, re.MULTILINE)
+    return str(name)
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_an_import_prints_how_to_undo_it_and_its_undo_beside_a_service_gives_all_plants_back(
+    tmp_path: Path, database: str
 ) -> None:
-    with Service(tmp_path, "--request-seconds", "1") as service:
-        token = service.token()
-        with (
-            contextlib.closing(service.client(token)) as client,
-            slow_reader(service.port) as lazy,
-        ):
-            lazy.sendall(get("/changes", token, b"Accept: text/event-stream"))
-            wait_until(lambda: streams(client) == 1)
-            service.change(*(NewPlant(id_, "x" * 15_000) for id_ in range(800)))
+    (tmp_path / "plants.csv").write_text(ROWS, encoding="utf-8")
+    with serving(tmp_path) as (service, client):
+        service.change(NewPlant(1, "a"))
+        imported = call(tmp_path, "import", "plants.csv", "--on-conflict", "replace")
+        after = stored_plants(database)
+        name = set_in(imported.stderr)
 
-            wait_until(lambda: streams(client) == 0)
-            with Stream(service.port, token, "0") as again:
-                ids = [next(again.events).data["plant"]["id"] for _ in range(200)]
-            wait_until(lambda: streams(client) == 0)  # also after a client disconnects
+        tried = call(tmp_path, "undo", name, "--dry-run")
+        unchanged = stored_plants(database)
+        service.change(Upsert(NewPlant(3, "other")))
+        undone = call(tmp_path, "undo", name)
+        again = client.send("POST", f"/undo?set={name}")
 
-    assert ids == list(range(200))
+    said = "1 restored, {} deleted, 0 stored again, {} kept, because they were changed since\n"
+    assert after == {1: NewPlant(1, "b", "t"), 2: NewPlant(2, "c"), 3: NewPlant(3, "d", "u")}
+    assert unchanged == after
+    assert (tried.returncode, tried.stdout) == (0, "Dry run: " + said.format(2, 0))
+    assert (undone.returncode, undone.stdout, undone.stderr) == (0, said.format(1, 1), "")
+    assert (again.json["deleted"], again.json["kept"]) == (1, 1)
+    assert stored_plants(database) == {1: NewPlant(1, "a"), 3: NewPlant(3, "other")}
 
 
-def test_the_example_keeps_a_copy_that_survives_kills_and_a_restore(tmp_path: Path) -> None:
-    file = tmp_path / "copy.jsonl"
-    with Service(tmp_path) as service:
-        token = service.token()
-        service.change(NewPlant(1, "Rosa × \u2028 damascena"), NewPlant(2, "b", "t"))
-        with following(service.port, token, file):
-            wait_until(lambda: len(copied(file)) == 2)
-        service.change(Deletion(2), Upsert(NewPlant(1, "a")), NewPlant(3, "c"))
-        with following(service.port, token, file):
-            wait_until(lambda: copied(file) == [NewPlant(1, "a"), NewPlant(3, "c")])
-            assert call(tmp_path, "backup", "copy.db").returncode == 0
-            service.change(NewPlant(4, "lost"))
-            wait_until(lambda: len(copied(file)) == 3)
-    for database in tmp_path.glob("plants.db*"):
-        database.unlink()
-    shutil.move(tmp_path / "copy.db", tmp_path / "plants.db")
+def test_an_import_that_changes_nothing_or_is_not_recorded_prints_no_undo(
+    tmp_path: Path, database: str
+) -> None:
+    (tmp_path / "plants.csv").write_text(ROWS, encoding="utf-8")
+    with opened(database) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(1, "b", "t"), NewPlant(2, "c"), NewPlant(3, "d", "u")])
 
-    with Service(tmp_path) as service:
-        service.change(NewPlant(5, "later"))  # its number must not be that of the lost change
-        with following(service.port, token, file):
-            wait_until(
-                lambda: copied(file) == [NewPlant(1, "a"), NewPlant(3, "c"), NewPlant(5, "later")]
-            )
+    again = call(tmp_path, "import", "plants.csv")
+    unknown = call(tmp_path, "undo", "no-such-set-0123")
+    with opened(database) as store:
+        store.keep_changes(0)
+    (tmp_path / "plants.csv").write_text("id,name\n4,e\n", encoding="utf-8")
+    off = call(tmp_path, "import", "plants.csv")
+    refused = call(tmp_path, "undo", "no-such-set-0123")
+
+    assert (again.stderr, off.stderr) == ("", "")
+    assert off.stdout.startswith("1 stored")
+    assert unknown.stderr == "plantstore: No change set has this name\n"
+    assert (unknown.returncode, refused.returncode, refused.stdout) == (1, 1, "")
+    assert "--changes-keep 0" in refused.stderr

@@ -1,11 +1,9 @@
 """The clients in `examples`, against a running service."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import playwright
 import pytest
@@ -13,7 +11,9 @@ import pytest
 from plantstore.changes import Deletion, Upsert
 from plantstore.plants import NewPlant
 from support.command import run_program
-from support.service import PLANTSTORE, Client, Service, stored_plants
+from support.example import copied, following
+from support.postgres import wait_until
+from support.service import PLANTSTORE, Service, stored_plants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NODE = Path(playwright.__file__).parent / "driver/node"
@@ -54,31 +54,26 @@ def test_a_client_imports_a_file_creates_a_plant_and_reads_all_pages(
     assert ids[-1] == 1_000_001
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [
-        ("env PLANTSTORE_RATE_PER_TOKEN=2/second", "rate_exceeded"),
-        # A hundred open files are for other things than connections. Node opens two.
-        ("prlimit --nofile=102", "too_many_connections"),
-    ],
-)
 @pytest.mark.parametrize(("program", "client"), CLIENTS, ids=["python", "node"])
 def test_a_client_tries_again_if_it_is_too_fast_or_the_service_is_busy(
-    tmp_path: Path, program: str, client: str, limit: str, reason: str
+    tmp_path: Path, program: str, client: str
 ) -> None:
     file = tmp_path / "one.csv"
     file.write_text("id,name\n1,a\n")
-    with Service(tmp_path, command=[*limit.split(), *PLANTSTORE]) as service:
+    # A hundred open files are for other things than connections. Node opens two.
+    limits = ["env", "PLANTSTORE_RATE_PER_TOKEN=2/second", "prlimit", "--nofile=102"]
+    with Service(tmp_path, command=[*limits, *PLANTSTORE]) as service:
         service.change(*(NewPlant(id_, "a") for id_ in range(10_000, 10_250)))
         with service.client(None) as first, service.client(None) as second:  # all places
             first.send("GET", "/healthz")
             second.send("GET", "/healthz")
             process = start_client(service, program, client, file)
-            service.wait_for_log(reason)
+            service.wait_for_log("too_many_connections")
 
         printed = output_of(process)
 
     assert "1000001 Abies balsamea (L.) Mill. Abies" in printed
+    assert service.has_logged("rate_exceeded")
 
 
 @pytest.mark.parametrize(
@@ -99,48 +94,36 @@ def test_an_example_without_its_arguments_or_its_token_says_how_to_run_it(
     assert "Error" not in done.stderr
 
 
-def last_number(client: Client) -> int:
-    return int(client.send("GET", "/changes?after=now").headers["changes-after"])
-
-
 def test_an_import_is_taken_back_and_what_others_changed_stays(tmp_path: Path) -> None:
     file = tmp_path / "plants.csv"
-    file.write_text("id,name\n1,new\n2,new\n3,same\n4,new\n5,new\n6,new\n8,new\nx,y\n")
-    before = [
-        NewPlant(2, "old", "tag"),
-        NewPlant(3, "same"),
-        NewPlant(6, "old"),
-        NewPlant(9, "old"),
-    ]
-    with Service(tmp_path) as service, service.client(service.token(name="reader")) as reader:
-        first = last_number(reader)
-        service.change(*before)
+    file.write_text("id,name\n1,new\n2,new\n3,same\n4,new\n5,new\n8,new\nx,y\n")
+    before = [NewPlant(2, "old", "tag"), NewPlant(3, "same")]
+    with Service(tmp_path) as service:
         command = [sys.executable, str(EXAMPLES / "undo_import.py")]
         command += [f"http://127.0.0.1:{service.port}", str(file)]
         env = os.environ | {"PLANTSTORE_TOKEN": service.token()}
-        pipe = subprocess.PIPE
-        options: dict[str, Any] = {"env": env, "stdout": pipe, "stderr": pipe, "text": True}
-        imported = output_of(subprocess.Popen(command, **options))
-        by_others = [Upsert(NewPlant(id_, "theirs")) for id_ in (4, 6, 7)]
-        service.change(*by_others, Upsert(NewPlant(6, "new")), Deletion(9), Deletion(5))
-        # As if the others had made their changes during the export and the import.
-        undo = tmp_path / "plants.csv.undo"
-        state = json.loads(undo.read_text())
-        undo.write_text(json.dumps(state | {"export": first, "after": last_number(reader)}))
+        service.change(*before)
+        imported = run_program(*command, env=env)
+        service.change(*(Upsert(NewPlant(id_, "theirs")) for id_ in (4, 7)), Deletion(5))
         service.change(Upsert(NewPlant(8, "later")))
 
-        undone = output_of(subprocess.Popen([*command, "undo"], **options))
+        undone = run_program(*command, "undo", env=env)
 
-    assert "'stored': 4, 'already_stored': 1, 'replaced': 2" in imported
-    as_before = [f"{id_} is as before" for id_ in (1, 2, 6)]
-    assert set(undone.splitlines()) == {*as_before, "8 has been changed since, and stays as it is"}
-    assert stored_plants(service.database) == {
-        plant.id: plant
-        for plant in (
-            *before[:2],
-            NewPlant(4, "theirs"),
-            NewPlant(6, "theirs"),
-            NewPlant(7, "theirs"),
-            NewPlant(8, "later"),
-        )
-    }
+    assert "'stored': 4, 'already_stored': 1, 'replaced': 1" in imported.stdout, imported.stderr
+    stays = [f"{id_} has been changed since, and stays as it is" for id_ in (4, 5, 8)]
+    assert {*undone.stdout.splitlines()} == {"1 is as before", "2 is as before", *stays}
+    theirs = {4: NewPlant(4, "theirs"), 7: NewPlant(7, "theirs"), 8: NewPlant(8, "later")}
+    assert stored_plants(service.database) == {plant.id: plant for plant in before} | theirs
+
+
+def test_a_follower_keeps_a_copy_that_survives_a_kill(tmp_path: Path) -> None:
+    file = tmp_path / "copy.jsonl"
+    with Service(tmp_path) as service:
+        token = service.token()
+        service.change(NewPlant(1, "Rosa × \u2028 damascena"), NewPlant(2, "b", "t"))
+        with following(service.port, token, file):
+            wait_until(lambda: len(copied(file)) == 2)
+        service.change(Deletion(2), Upsert(NewPlant(1, "a")), NewPlant(3, "c"))
+
+        with following(service.port, token, file):
+            wait_until(lambda: copied(file) == [NewPlant(1, "a"), NewPlant(3, "c")])

@@ -17,18 +17,13 @@ from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from support.command import call
 from support.postgres import SHORT_TIMEOUT, Programs, Server, wait_until
-from support.service import Answer, Client, Service, opened
+from support.service import Answer, Client, Service, opened, serving
 from support.streams import MEDIA_TYPES
 from support.wire import Wire, get
 
 CSV = "/plants.csv"
 NDJSON = "/plants.ndjson"
 MIB = 1024 * 1024
-PLANTS = [
-    NewPlant(-7, 'Rosa "×", damascena\n'),
-    *(NewPlant(number, f"Abies {number}", "Abies") for number in range(2_500)),
-    NewPlant(3_000, "Quercus robur L.", "Quercus"),
-]
 
 # 8 MB, more than the buffers of a connection hold, so that an export waits for its client.
 LARGE = [NewPlant(id_, "x" * 2_000) for id_ in range(4_000)]
@@ -38,11 +33,6 @@ SMALL = NewPlant(-1, "Abies")
 
 # Parameters of the URL of a database, for short time limits.
 SOON = f"?connect_timeout=2&{SHORT_TIMEOUT}"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stored(service: Service) -> None:
-    service.change(*PLANTS)
 
 
 @contextlib.contextmanager
@@ -74,44 +64,32 @@ def export_nothing(client: Client) -> Answer:
 
 @pytest.mark.parametrize(("form", "media_type"), MEDIA_TYPES.items())
 def test_an_export_has_the_bytes_that_the_command_writes(
-    service: Service, client: Client, form: str, media_type: str
+    tmp_path: Path, form: str, media_type: str
 ) -> None:
-    answer = client.send("GET", f"/plants.{form}", headers={"Accept": "application/json"})
+    with serving(tmp_path) as (service, client):
+        service.change(
+            NewPlant(-7, 'Rosa "×", damascena\n'),
+            *(NewPlant(number, f"Abies {number}", "Abies") for number in range(2_500)),
+        )
+        head = client.send("HEAD", f"/plants.{form}")
+        answer = client.send("GET", f"/plants.{form}", headers={"Accept": "application/json"})
+        of_tag = client.send("GET", f"{CSV}?tag=none")
+    call(tmp_path, "export", f"expected.{form}")
 
-    call(service.folder, "export", f"expected.{form}")
     assert answer.status == 200
-    assert answer.body == (service.folder / f"expected.{form}").read_bytes()
+    assert answer.body == (tmp_path / f"expected.{form}").read_bytes()
     assert answer.headers["content-type"].split(";")[0] == media_type
     assert answer.headers["content-disposition"] == f'attachment; filename="plants.{form}"'
     assert answer.headers["cache-control"] == "no-store"
-
-
-def test_a_page_is_json_whatever_the_client_accepts(client: Client) -> None:
-    answer = client.send("GET", "/plants?limit=2", headers={"Accept": "text/csv"})
-
-    assert answer.headers["content-type"] == "application/json"
-    assert [plant["id"] for plant in answer.json] == [-7, 0]
-
-
-def test_an_export_may_be_of_one_tag(client: Client) -> None:
-    answer = client.send("GET", f"{NDJSON}?tag=Quercus")
-
-    assert answer.json == {"id": 3_000, "name": "Quercus robur L.", "tag": "Quercus"}
-    assert export_nothing(client).body == b"id,name,tag\r\n"
-
-
-def test_the_head_of_an_export_is_that_of_the_response_without_a_length(client: Client) -> None:
-    head = client.send("HEAD", CSV).headers
-    got = client.send("GET", CSV).headers
-
+    assert of_tag.body == b"id,name,tag\r\n"
     # A HEAD reads no snapshot, so it has no number of the feed (RFC 9110 §9.3.2).
     varying = {"date": "", "transfer-encoding": "", "changes-after": ""}
-    assert head | varying == got | varying
+    assert head.headers | varying == answer.headers | varying
 
 
-def test_an_export_needs_http_1_1(service: Service) -> None:
+def test_an_export_needs_http_1_1(service: Service, token: str) -> None:
     with Wire(service.port) as wire:
-        wire.send(get(CSV, service.token(name="old")).replace(b"HTTP/1.1", b"HTTP/1.0"))
+        wire.send(get(CSV, token).replace(b"HTTP/1.1", b"HTTP/1.0"))
 
         assert wire.answer()[0] == 400
 
@@ -138,20 +116,18 @@ def test_exports_over_the_limit_are_503_until_their_clients_are_gone(tmp_path: P
 def test_no_export_begins_while_older_ones_keep_the_log_long(tmp_path: Path) -> None:
     log = tmp_path / "plants.db-wal"
     statuses = []
-    with Service(tmp_path, "--request-seconds", "60") as service:
+    with serving(tmp_path, "--request-seconds", "60") as (service, client):
         service.change(*LARGE)
-        token = service.token()
-        with service.client(token) as client:
-            with begun_exports(service, token) as [first]:
-                for letter in "abcdefghij":
-                    statuses.append(export_nothing(client).status)
-                    service.change(*(Upsert(NewPlant(id_, letter * 15_000)) for id_ in range(560)))
-                refused = export_nothing(client)
-                page = client.send("GET", "/plants?limit=1")
-                first_is_whole = is_whole(first)
-            # Another process wrote, and the service gets no change.
-            wait_until(lambda: log.stat().st_size < 16 * MIB)
-            accepted = export_nothing(client)
+        with begun_exports(service, service.token(name="slow")) as [first]:
+            for letter in "abcdefghij":
+                statuses.append(export_nothing(client).status)
+                service.change(*(Upsert(NewPlant(id_, letter * 15_000)) for id_ in range(560)))
+            refused = export_nothing(client)
+            page = client.send("GET", "/plants?limit=1")
+            first_is_whole = is_whole(first)
+        # Another process wrote, and the service gets no change.
+        wait_until(lambda: log.stat().st_size < 16 * MIB)
+        accepted = export_nothing(client)
 
     assert statuses[:4] == [200] * 4
     assert (refused.status, refused.json["error"]) == (503, ErrorCode.OVERLOADED)
@@ -181,19 +157,3 @@ def test_while_postgresql_hangs_a_stop_cuts_off_exports_and_ends(
     assert (refused.status, status) == (503, 0)
     assert wholes == [False] * 12
     assert not service.has_logged("Traceback")
-
-
-def test_a_long_log_that_a_crash_left_is_truncated_without_a_change(tmp_path: Path) -> None:
-    log = tmp_path / "plants.db-wal"
-    with Service(tmp_path, "--request-seconds", "60") as service:
-        service.change(*LARGE)
-        with begun_exports(service, service.token()):
-            service.change(*(NewPlant(-1 - number, "x" * MIB) for number in range(20)))
-            service.process.send_signal(signal.SIGKILL)
-            service.process.wait(60)
-    before = log.stat().st_size
-
-    with Service(tmp_path):
-        wait_until(lambda: not log.stat().st_size, 10)
-
-    assert before > 16 * MIB

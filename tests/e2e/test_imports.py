@@ -1,26 +1,32 @@
-"""`POST /plants.csv` and `POST /plants.ndjson`: the rows of an import, against the real server."""
+"""Imports against the real server: the rows of a file, and imports that end early.
+
+`POST /changes` shares their mechanism: tests/api/test_change_lists.py has more of their ends.
+"""
 
 import json
-import time
-from collections.abc import Iterator
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plantstore.changes import Deletion
+from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from support.service import Client, Service, stored_plants
-from support.streams import (
-    CSV,
-    NDJSON,
-    NONE,
-    line,
-    lines,
-    send,
-    streaming_head,
-)
-from support.wire import Wire, chunk
+from support.postgres import execute, wait_until
+from support.service import Answer, Client, Service, opened, stored_plants
+from support.streams import CSV, NDJSON, NONE, import_once, line, lines, send, streaming_head
+from support.wire import Wire, chunk, send_until_refused
+
+MIB = 1024 * 1024
+
+# As many imports of one token as may run at a time.
+IMPORTS = 24
+
+# Rows of the import whose connections to the database are terminated.
+ROWS = 20_000
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +58,12 @@ def test_each_row_of_a_stream_has_an_outcome(service: Service, client: Client) -
     ("media_type", "body"),
     [
         ("Application/X-NDJSON; charset=utf-8", line(1, "×")),
-        ("text/csv", "id,name\r\n1,×\r\n".encode()),
         ('text/csv; charset="UTF-8"; header=present', "\ufeffNAME;ID;TAG\n×;1;\n".encode()),
-        ("text/csv", "tag\tid\tname\n\t1\t×".encode()),
         ("application/x-www-form-urlencoded", line(1, "×")),
         ("", line(1, "×")),
     ],
 )
-def test_every_media_type_and_separator_is_read(
+def test_every_media_type_is_read(
     service: Service, client: Client, media_type: str, body: bytes
 ) -> None:
     answer = send(client, body, media_type)
@@ -92,8 +96,7 @@ def test_a_row_whose_id_a_different_plant_has_is_refused_skipped_or_replaces_it(
 
 
 def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
-    token = service.token("plants:create", name="creates")
-    with service.client(token) as client:
+    with service.client(service.token("plants:create", name="creates")) as client:
         assert send(client, line(1)).status == 200
         refused = send(client, line(1, "b"), query="?on-conflict=replace")
 
@@ -107,9 +110,7 @@ def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
         ({"body": b'"id,name\n1,a\n', "media_type": CSV}, 400, ErrorCode.INVALID_PLANT),
         ({"Content_Encoding": "gzip"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
         ({"query": "?on-conflict=merge"}, 400, ErrorCode.INVALID_PARAMETER),
-        ({"query": "?onconflict=skip"}, 400, ErrorCode.INVALID_PARAMETER),
         ({"query": "?dry-run=yes"}, 400, ErrorCode.INVALID_PARAMETER),
-        ({"Authorization": "Bearer x"}, 401, ErrorCode.TOKEN_INVALID),
         ({"media_type": "text/csv; header=absent"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
         ({"media_type": "application/json"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
     ],
@@ -124,72 +125,119 @@ def test_a_stream_that_is_refused_before_its_first_row_stores_nothing(
     assert stored_plants(service.database) == {}
 
 
-def test_each_line_of_a_list_of_changes_has_an_outcome(service: Service, client: Client) -> None:
-    service.change(*(NewPlant(id_, "old") for id_ in range(1, 1_001)))
-    old, new = '{"name":"old"}', '{"name":"old","tag":"t"}'
-    changes = [(id_, old, new) for id_ in range(1, 501)]
-    changes += [(id_, old, "null") for id_ in range(501, 1_001)]
-    changes += [(1_000, "null", new), (1, old, new), (2, old, "null"), (2_000, old, "null")]
-    body = (f'{{"id":{id_},"before":{before},"after":{after}}}\n' for id_, before, after in changes)
-
-    sent = (each.encode() for each in body)
-    answer = client.send("POST", "/changes", sent, {"Content-Type": NDJSON})
-
-    [error] = answer.json["errors"]
-    counts = {"stored": 1, "replaced": 500, "deleted": 500, "already_stored": 2, "refused": 1}
-    assert (answer.status, answer.json) == (200, counts | {"errors": [error]})
-    assert (error["line"], error["error"]) == (1_003, ErrorCode.PRECONDITION_FAILED)
-    assert error["plant"] == {"id": 2, "name": "old", "tag": "t"}
-    tagged = {id_: NewPlant(id_, "old", "t") for id_ in (*range(1, 501), 1_000)}
-    assert stored_plants(service.database) == tagged
+def batch(after: int) -> bytes:
+    """Return as many rows as a transaction has, with the next ids."""
+    return lines(after + 1, after + BATCH_ROWS_MAX)
 
 
-def test_after_a_100_a_stream_is_sent_and_the_connection_is_kept(
+def wait_for_batch(service: Service, after: int) -> None:
+    """Wait until these rows are stored."""
+
+    def is_stored() -> bool:
+        with opened(service.database) as store:
+            return after + BATCH_ROWS_MAX in store.find_plants([after + BATCH_ROWS_MAX])
+
+    wait_until(is_stored)
+
+
+def begun_import(service: Service, token: str, body: bytes) -> Wire:
+    """Send the beginning of an import."""
+    wire = Wire(service.port)
+    wire.send(streaming_head(token, media_type=NDJSON) + chunk(body))
+    return wire
+
+
+def test_an_import_whose_client_is_gone_ends_while_its_rows_wait_to_be_parsed(
+    service: Service, token: str, client: Client
+) -> None:
+    rows = MIB // 2
+
+    def refused() -> float:
+        return client.total("plantstore_imported_rows_total", outcome="refused")
+
+    before = refused()
+    wires = [begun_import(service, token, b"x\n" * rows) for _ in range(IMPORTS)]
+    for wire in wires:
+        wire.close()
+    # All places of the token are free again.
+    wait_until(lambda: import_once(service, token, line(1)).status == 200)
+
+    assert refused() - before < IMPORTS * rows / 2
+
+
+def test_an_import_with_a_malformed_chunk_is_400_and_says_how_far_it_came(
     service: Service, token: str
 ) -> None:
-    with Wire(service.port) as wire:
-        wire.send(streaming_head(token, b"Expect: 100-continue"))
-        assert wire.answer()[0] == 100
-        wire.send(chunk(line(1)) + b"0\r\n\r\n")
-        assert wire.answer()[0] == 200
+    with begun_import(service, token, batch(0)) as wire:
+        wait_for_batch(service, 0)
+        wire.send(b"no size\r\n")
 
-        wire.send(streaming_head(token) + chunk(line(2)) + b"0\r\n\r\n")
+        status, headers, body = wire.answer()
 
-        assert json.loads(wire.answer()[2])["stored"] == 1
-
-
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Return a service whose tokens may be used 8 times, so that batches have 4 rows.
-
-    The rates are per day, so that no test depends on how long it takes.
-    """
-    rates = ("--rate-per-token", "12/day;8/2 days")
-    with Service(tmp_path_factory.mktemp("limited"), *rates) as service:
-        yield service
+        is_closed = wire.is_closed()
+    assert (status, headers[b"connection"], is_closed) == (400, b"close", True)
+    assert json.loads(body) == {
+        "error": ErrorCode.BAD_REQUEST,
+        "message": "The request is not HTTP/1.1",
+        "lines_stored_through": BATCH_ROWS_MAX,
+    }
 
 
-@pytest.mark.parametrize(
-    ("before", "body", "status", "through"),
-    [
-        pytest.param([], lines(1, 8), 200, 8, id="as many rows as uses"),
-        pytest.param([], lines(1, 12), 429, 8, id="no larger batch than half of the rate"),
-        pytest.param([line(100)], lines(1, 8), 429, 4, id="half of the smallest rate"),
-        pytest.param([line(100)], lines(1, 9), 429, 4, id="no batch after a refused one"),
-        pytest.param([b"{}\n" * 6], b"{}\n{}\n" + line(3), 429, 0, id="rows that are not valid"),
-    ],
-)
-def test_no_row_after_a_batch_that_is_refused_is_stored(
-    limited: Service, before: list[bytes], body: bytes, status: int, through: int
+def test_a_stop_ends_an_import_of_a_client_that_sends_without_end(tmp_path: Path) -> None:
+    """The rows are not valid, so it ends while they are parsed. Another client waits."""
+    with Service(tmp_path, "--stop-seconds", "1") as service, ThreadPoolExecutor(1) as pool:
+        token = service.token()
+        waiting = begun_import(service, token, batch(0))
+        wait_for_batch(service, 0)
+        wire = begun_import(service, token, batch(10_000))
+        sending = pool.submit(send_until_refused, wire, chunk(b"x\n" * 16_000))
+        wait_for_batch(service, 10_000)
+
+        service.process.send_signal(signal.SIGTERM)
+
+        status, _, body = waiting.answer()
+        sent = sending.result(60)
+        ended = service.process.wait(60)
+        wire.close()
+        waiting.close()
+
+    assert ended == 0
+    assert sent < 64 * MIB
+    assert (status, json.loads(body)["error"]) == (503, ErrorCode.STORE_UNAVAILABLE)
+    assert json.loads(body)["lines_stored_through"] == BATCH_ROWS_MAX
+
+
+@pytest.mark.engines("postgres")
+def test_an_import_whose_database_connections_are_terminated_is_completed_by_sending_it_again(
+    tmp_path: Path, database: str
 ) -> None:
-    limited.change(*(Deletion(id_) for id_ in stored_plants(limited.database)))
-    token = limited.token(name=f"{time.monotonic_ns()}")
-    with limited.client(token) as client:
-        for rows in before:
-            assert send(client, rows).status == 200
-        answer = send(client, body)
-        after = client.post(NewPlant(100, "a"))
+    cut = """
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'plantstore' AND pid <> pg_backend_pid()
+    """
 
-    assert (answer.status, answer.json.get("lines_stored_through", 8)) == (status, through)
-    assert stored_plants(limited.database).keys() - {100} == set(range(1, through + 1))
-    assert (after.status == 429) is (through == 8)
+    def count(last: int) -> int:
+        [(rows,)] = execute(database, f"SELECT count(*) FROM plants WHERE id <= {last}")
+        return int(rows)
+
+    def cut_repeatedly() -> None:
+        for rows in range(2_000, 12_000, 2_000):
+            wait_until(lambda rows=rows: count(ROWS) >= rows)  # type: ignore[misc]
+            execute(database, cut)
+
+    with Service(tmp_path) as service, ThreadPoolExecutor(1) as pool:
+        token = service.token()
+        body = lines(1, ROWS)
+        cutting = pool.submit(cut_repeatedly)
+        refused: list[Answer] = []
+        while (answer := import_once(service, token, body)).status != 200:
+            refused.append(answer)
+        cutting.result(60)
+
+        assert {each.json["error"] for each in refused} <= {ErrorCode.STORE_UNAVAILABLE}
+        for each in refused:
+            # Missing if the token could not be looked up, so that the import did not begin.
+            through = each.json.get("lines_stored_through", 0)
+            assert count(through) == through
+        assert answer.json["stored"] + answer.json["already_stored"] == ROWS
+        assert stored_plants(database).keys() == set(range(1, ROWS + 1))

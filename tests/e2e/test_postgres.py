@@ -1,25 +1,32 @@
-"""The service on a PostgreSQL server that fails over. `make cluster` does so many times.
+"""The service and the commands on PostgreSQL: a failover, roles, and what is missing.
 
-Every acknowledged plant must be stored, and every stored plant must have been sent. Clients
-must get only 200, 400 and 503. The service must recover by itself when the server is back.
+`make cluster` fails servers over many times. Every acknowledged plant must be stored, and every
+stored plant must have been sent. Clients must get only 200, 400 and 503. The service must recover
+by itself when the server is back.
 """
 
 import contextlib
 import json
+import os
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import plantstore
 from plantstore.plants import NewPlant
+from support.command import call, run, run_program
 from support.load import Load
-from support.postgres import Programs, running_pair, url_of, wait_until
+from support.postgres import Databases, Programs, Server, running_pair, url_of, wait_until
 from support.service import Service, serving, stored_plants
 
 pytestmark = pytest.mark.engines("postgres")
 
 RECOVERY_SECONDS = 10
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+ADVICE = "; run plantstore migrate --grant-to ROLE as the owner"
 
 
 @contextlib.contextmanager
@@ -36,15 +43,6 @@ def loaded(*services: Service) -> Iterator[list[Load]]:
             service.stop()
         for load in loads:
             load.join()
-
-
-def assert_nothing_is_lost(database: str, loads: list[Load]) -> None:
-    stored = stored_plants(database)
-    for load in loads:
-        assert set(load.refused) <= {503}
-        assert load.acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
-    sent = {id_: plant for load in loads for id_, plant in load.sent.items()}
-    assert stored.items() <= sent.items(), "a plant is stored that no client sent"
 
 
 def readiness(service: Service) -> int:
@@ -69,8 +67,12 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
                 load.wait_for_more(seconds=RECOVERY_SECONDS)
             wait_until(lambda: [readiness(service) for service in services] == [200, 200])
 
-        assert_nothing_is_lost(database, loads)
-        assert all(503 in load.refused for load in loads)
+        stored = stored_plants(database)
+        for load in loads:
+            assert set(load.refused) == {503}
+            assert load.acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
+        sent = {id_: plant for load in loads for id_, plant in load.sent.items()}
+        assert stored.items() <= sent.items(), "a plant is stored that no client sent"
 
 
 def test_the_log_and_the_metrics_show_the_primary_and_its_standbys(
@@ -82,7 +84,7 @@ def test_the_log_and_the_metrics_show_the_primary_and_its_standbys(
         serving(tmp_path, *options, database=primary.url()) as (service, client),
     ):
         server = f"127.0.0.1:{primary.port}"
-        assert client.post(NewPlant(1, "a")).status == 200
+        assert client.post(PLANT).status == 200
         metric = "plantstore_synchronous_standbys"
         assert client.total(metric, server=server) == 1
         assert client.total("plantstore_last_commit_timestamp_seconds") > 0
@@ -90,13 +92,11 @@ def test_the_log_and_the_metrics_show_the_primary_and_its_standbys(
         standby.stop()
         primary.use_names("")
         wait_until(lambda: client.total(metric) == 0)
-        refused = client.post(NewPlant(2, "b"))
-        assert (refused.status, refused.json["error"]) == (503, 5003)
+        assert client.post(NewPlant(2, "b")).json["error"] == 5003
         assert client.send("GET", "/plants/1").status == 200
         wait_until(lambda: readiness(service) == 503)
 
-    lines = service.logged("database server")
-    told = [(line["server"], line["standbys"]) for line in lines]
+    told = [(line["server"], line["standbys"]) for line in service.logged("database server")]
     assert {*told} >= {(server, 1), (server, 0)}
     reasons = [json.loads(line).get("reason", "") for line in service.log if '"reason"' in line]
     assert any(f"{server}: its commits wait for 0" in reason for reason in reasons)
@@ -108,3 +108,68 @@ def test_three_instances_that_start_at_once_print_one_token(tmp_path: Path) -> N
         services = list(pool.map(lambda _: stack.enter_context(Service(tmp_path)), range(3)))
 
     assert sum("plst_" in service.said for service in services) == 1
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_without_the_postgres_extra_the_error_says_what_to_install(
+    tmp_path: Path, *, is_checkout: bool
+) -> None:
+    packages = tmp_path / "lib/python/site-packages"
+    packages.mkdir(parents=True)
+    (packages / "plantstore").symlink_to(Path(plantstore.__file__).parent)
+    env = os.environ | ({} if is_checkout else {"PYTHONPATH": str(packages)})
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from plantstore.cli import main; sys.exit(main())"
+    )
+    serve = ("serve", "--database", "postgresql://h/d")
+    done = run_program(sys.executable, "-c", program, *serve, cwd=tmp_path, env=env)
+
+    wheel = f"plantstore-{plantstore.__version__}-py3-none-any.whl"
+    command = "make postgres" if is_checkout else f"pip install '{wheel}[postgres]'"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"plantstore: PostgreSQL support is not installed: run {command}\n"
+
+
+def test_an_empty_database_that_may_not_be_migrated_is_an_error_that_names_the_command(
+    tmp_path: Path, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No output shows the password in the URL."""
+    database = databases.new().replace("postgres@", "postgres:secret@")
+    monkeypatch.setenv("PLANTSTORE_DATABASE", database)
+    monkeypatch.setenv("PLANTSTORE_MIGRATE", "false")
+
+    refused = [run(tmp_path, "serve"), call(tmp_path, "token", "list")]
+    migrated = call(tmp_path, "migrate")
+    with serving(tmp_path) as (service, client):
+        assert client.post(PLANT).status == 200
+
+    for done in refused:
+        assert done.returncode == 1
+        assert "is empty; run `plantstore migrate`" in done.stderr
+        assert "secret" not in done.stderr
+    assert migrated.stderr.startswith("Created the database postgresql://127.0.0.1")
+    assert migrated.stdout.startswith("The schema of postgresql://127.0.0.1")
+    assert migrated.stdout.endswith(" is up to date\n")
+    assert "secret" not in migrated.stdout + migrated.stderr + service.said + "".join(service.log)
+
+
+def test_a_role_uses_the_tables_of_another_role_after_migrate_has_granted_the_rights(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    with Server(postgres_programs, "rights") as server:
+        for role in ("owner", "user"):
+            server.execute(f'CREATE ROLE "{role}" LOGIN')
+        server.execute("CREATE DATABASE garden OWNER owner")
+        owner, user = (
+            server.url("garden").replace("postgres@", f"{role}@") for role in ("owner", "user")
+        )
+        assert call(tmp_path, "migrate", "--database", owner).returncode == 0
+        refused = run(tmp_path, "serve", "--no-migrate", "--port", "0", "--database", user)
+        granted = call(tmp_path, "migrate", "--grant-to", "user", "--database", owner)
+        with serving(tmp_path, "--no-migrate", database=user) as (_, client):
+            stored = client.post(PLANT)
+
+    assert refused.returncode == 1
+    assert f": permission denied for table plantstore_migrations{ADVICE}" in refused.stderr
+    assert (granted.returncode, stored.status) == (0, 200)

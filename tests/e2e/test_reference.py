@@ -23,14 +23,6 @@ def open_reference(context: BrowserContext, service: Service) -> Page:
     return page
 
 
-def authorize(page: Page, token: str) -> None:
-    page.get_by_role("button", name="Authorize").first.click()
-    dialog = page.locator(".dialog-ux")
-    dialog.get_by_role("textbox").fill(token)
-    dialog.get_by_role("button", name="Apply credentials").click()
-    dialog.get_by_role("button", name="Close", exact=True).click()
-
-
 def operation(page: Page, name: str) -> Locator:
     """Open an operation and return it."""
     found = page.locator(f"[id$=-{name}]")
@@ -58,8 +50,6 @@ def test_the_reference_shows_every_operation_but_head_and_options_and_loads_litt
     expect(shown).to_have_count(len(methods))
     assert sorted(map(str.lower, shown.all_text_contents())) == methods
     expect(page.get_by_text("OpenAPI 3.1")).to_be_visible()
-    expect(page.get_by_text("Warning")).to_be_hidden()
-    expect(page.get_by_role("heading", name="Schemas")).to_be_visible()
     assert moved(page) < 0.01
     packages = json.loads(LOCK.read_bytes())["packages"]
     version = packages["node_modules/swagger-ui-dist"]["version"]
@@ -73,18 +63,17 @@ def test_the_reference_shows_every_operation_but_head_and_options_and_loads_litt
 def test_the_largest_id_is_stored_and_shown_with_a_token_that_the_reference_shares_with_the_page(
     context: BrowserContext, garden: Service, token: str
 ) -> None:
-    """tests/e2e/test_page_service.py removes the token on the page."""
     page = open_reference(context, garden)
     create = operation(page, "createPlant")
-    refusal = execute(create)
-    expect(refusal).to_contain_text("401")
-    expect(refusal).to_contain_text('"message": "A bearer token is needed"')
+    expect(execute(create)).to_contain_text('"message": "A bearer token is needed"')
 
-    authorize(page, f" {token} ")
+    page.get_by_role("button", name="Authorize").first.click()
+    page.locator(".dialog-ux").get_by_role("textbox").fill(f" {token} ")
+    page.get_by_role("button", name="Apply credentials").click()
+    page.get_by_role("button", name="Close", exact=True).click()
     create.locator("textarea").fill(f'{{"id": {BIG}, "name": "Big"}}')
     expect(execute(create)).to_contain_text('"name": "Big"')
     assert stored_plants(garden.database)[BIG] == NewPlant(BIG, "Big")
-
     to_page = page.locator("header").get_by_role("link", name="Plants")
     to_page.click()
     expect(page.locator("#count")).to_be_visible()
@@ -92,8 +81,6 @@ def test_the_largest_id_is_stored_and_shown_with_a_token_that_the_reference_shar
     show = operation(page, "getPlant")
     show.get_by_placeholder("id").fill(str(BIG))
     expect(execute(show)).to_contain_text(f'"id": {BIG},')
-    metrics = execute(operation(page, "getMetrics"))
-    expect(metrics).to_contain_text("# HELP http_server_request_duration_seconds")
 
     page.get_by_role("button", name="Authorize").first.click()
     page.get_by_role("button", name="Remove authorization").click()
@@ -113,30 +100,20 @@ def test_axe_finds_no_violation_in_both_color_schemes_also_on_a_phone(
     assert page.evaluate("typeof SwaggerUIBundle") == "undefined", "it is run when it is needed"
     page.locator("#reference").scroll_into_view_if_needed()
     expect(page.locator(".opblock").first).to_be_visible()
-    assert Axe().run(page, options=VIOLATIONS).violations_count == 0
-    page.set_viewport_size({"width": 1280, "height": 720})
-    operation(page, "listPlants")
-    execute(operation(page, "createPlant"))
-    assert not violations(page, "color-contrast")
-    page.get_by_role("button", name="Authorize").first.click()
-    assert not violations(page, "color-contrast", context=".dialog-ux")
+    assert not violations(page)
 
     page.emulate_media(color_scheme="light")
     expect(page.locator("html.dark-mode")).to_have_count(0)
-    page.goto("about:blank")  # closes the dialog
-    page.set_viewport_size({"width": 320, "height": 640})
-    page.goto(f"http://127.0.0.1:{garden.port}/docs#/plants/createPlant")
-    execute(page.locator("[id$=-createPlant]"))
     page.set_viewport_size({"width": 1280, "height": 720})
-    assert not violations(page)
+    execute(operation(page, "createPlant"))
+    assert not violations(page, "[id$=-createPlant]")
     page.get_by_role("button", name="Authorize").first.click()
-    assert not violations(page, context=".dialog-ux")
+    assert not violations(page, ".dialog-ux")
 
 
-def violations(page: Page, *rules: str, context: str | None = None) -> set[str]:
-    """Return the rules of axe, or those of some rules, with serious or critical violations."""
+def violations(page: Page, context: str | None = None) -> set[str]:
+    """Return the rules of axe with serious or critical violations, on the page or a part of it."""
     # Swagger UI changes its colors slowly.
     page.evaluate("document.getAnimations().forEach((each) => each.finish())")
-    options = VIOLATIONS | ({"runOnly": list(rules)} if rules else {})
-    found = Axe().run(page, context, options).response["violations"]
+    found = Axe().run(page, context, VIOLATIONS).response["violations"]
     return {each["id"] for each in found if each["impact"] in {"serious", "critical"}}

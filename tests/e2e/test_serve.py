@@ -1,16 +1,23 @@
-"""The output and the settings of `plantstore serve`."""
+"""`plantstore serve`: its output, its addresses, its workers, and the health check of deploy/."""
 
 import json
+import os
 import re
+import resource
 import shlex
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from plantstore.plants import NewPlant
-from support.service import PLANTSTORE, Service, opened, stored_plants
+from support.certificates import make_pair
+from support.command import run_program
+from support.load import Load
+from support.postgres import wait_until
+from support.service import PLANTSTORE, Service, opened, serving, stored_plants
 
 GARDEN, OTHER = "https://garden.example", "https://other.example"
 
@@ -81,6 +88,22 @@ def test_workers_serve_also_if_the_standard_input_is_closed(tmp_path: Path) -> N
         assert client.send("GET", "/healthz").status == 200
 
 
+def test_the_metrics_are_summed_over_all_workers(tmp_path: Path) -> None:
+    posts = {"http_route": "/plants", "http_request_method": "POST"}
+    with serving(tmp_path, "--workers", "2") as (service, client):
+        load = Load(service, service.token(name="load"), 0)
+        load.wait_for_more(200)
+        load.stop()
+        sent = len(load.acknowledged)
+
+        wait_until(lambda: client.total("plantstore_changes_total", outcome="stored") == sent)
+        name = "http_server_request_duration_seconds_count"
+        wait_until(lambda: client.total(name, http_response_status_code="200", **posts) == sent)
+        wait_until(lambda: client.total("plantstore_batch_changes_sum") == sent)
+        _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wait_until(lambda: client.total("process_max_fds") == 2 * files_max)
+
+
 def test_the_service_listens_on_ipv6(tmp_path: Path) -> None:
     with (
         Service(tmp_path, "--host", "::1") as service,
@@ -122,3 +145,42 @@ def test_several_origins_and_proxies_may_come_from_the_environment(
     assert answer.headers["access-control-allow-origin"] == OTHER
     [line] = service.logged("request")
     assert (line["client"], line["request_id"]) == ("203.0.113.9", "from-the-proxy")
+
+
+HEALTHCHECK = Path(__file__).parents[2] / "deploy/healthcheck.py"
+
+
+def check(port: int, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"PLANTSTORE_PORT": str(port)} | variables
+    return run_program(sys.executable, HEALTHCHECK, env=env, timeout=30)
+
+
+def test_a_service_with_tls_that_is_not_ready_is_healthy_whatever_http_proxy_is_set(
+    tmp_path: Path,
+) -> None:
+    tls = make_pair(tmp_path).options()
+    with Service(tmp_path, *tls) as service:
+        service.change(NewPlant(1, "Rosa"))
+        (tmp_path / "plants.db-wal").rename(tmp_path / "moved")
+
+        result = check(
+            service.port,
+            PLANTSTORE_TLS_CERTIFICATE=tls[1],
+            http_proxy="http://127.0.0.1:9",
+            https_proxy="http://127.0.0.1:9",
+        )
+        (tmp_path / "moved").rename(tmp_path / "plants.db-wal")
+
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_port_without_an_answer_is_unhealthy_and_reported_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        waited = check(port)
+    refused = check(port)
+
+    assert (waited.returncode, refused.returncode) == (1, 1)
+    assert waited.stderr == f"http://localhost:{port}/healthz does not answer: timed out\n"
+    assert refused.stderr.startswith(f"http://localhost:{port}/healthz does not answer: ")
+    assert refused.stderr.count("\n") == 1

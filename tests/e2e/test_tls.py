@@ -11,20 +11,13 @@ import pytest
 
 from plantstore.server.listener import HANDSHAKES_MAX
 from support.certificates import Pair, make_pair
-from support.command import run
+from support.command import call
 from support.service import Service
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return make_pair(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("service")
-    with Service(folder, *pair.options(), "--request-seconds", "1") as running:
-        yield running
 
 
 @contextlib.contextmanager
@@ -54,16 +47,14 @@ def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
     assert "curl -i https://" in service.said
 
 
-def test_a_tls_connection_that_begins_no_handshake_is_closed(service: Service) -> None:
-    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as silent:
-        assert silent.recv(1) == b""
-
-
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
-def test_pending_handshakes_are_bounded_and_a_new_one_is_served(
-    service: Service, pair: Pair, begun: bytes
+def test_pending_handshakes_are_bounded_and_closed_and_a_new_one_is_served(
+    tmp_path: Path, pair: Pair, begun: bytes
 ) -> None:
-    with contextlib.ExitStack() as stack:
+    with (
+        Service(tmp_path, *pair.options(), "--request-seconds", "1") as service,
+        contextlib.ExitStack() as stack,
+    ):
         before = service.open_sockets()
         hanging = []
         for _ in range(HANDSHAKES_MAX + 50):
@@ -76,7 +67,8 @@ def test_pending_handshakes_are_bounded_and_a_new_one_is_served(
         assert client.getresponse().status == 200
 
         assert service.open_sockets() <= before + HANDSHAKES_MAX + 5
-        assert [connection.recv(1) for connection in hanging[:50]] == [b""] * 50
+        # The first ones make room for others, and the last one is too slow.
+        assert [connection.recv(1) for connection in (*hanging[:50], hanging[-1])] == [b""] * 51
 
 
 def test_failed_handshakes_cause_no_error_in_the_log_and_a_stop_waits_for_none(
@@ -103,29 +95,27 @@ def test_an_unusable_certificate_or_key_is_a_one_line_error_that_names_the_mista
 ) -> None:
     other = make_pair(tmp_path, "other")
     locked = make_pair(tmp_path, "locked", passphrase=True)
-    for certificate, key, mistake in (
-        (pair.certificate, pair.certificate, f"--tls-key: {pair.certificate} has no private key"),
-        (pair.key, pair.key, f"--tls-certificate: {pair.key} has no certificate in PEM"),
-        (pair.certificate, other.key, f"--tls-key: {other.key} is not the key of the certificate"),
-        (locked.certificate, locked.key, f"--tls-key: {locked.key} has a passphrase"),
+    damaged = tmp_path / "damaged.pem"
+    damaged.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes()[:60])
+    alone = ["--tls-certificate", str(pair.certificate)]
+    for options, mistake in (
+        (alone, "has no private key in PEM; name its file with --tls-key"),
+        (["--tls-certificate", str(damaged)], "cannot be used"),
+        (
+            Pair(pair.certificate, pair.certificate).options(),
+            f"--tls-key: {pair.certificate} has no private key",
+        ),
+        (
+            Pair(pair.key, pair.key).options(),
+            f"--tls-certificate: {pair.key} has no certificate in PEM",
+        ),
+        ([*alone, "--tls-key", str(other.key)], f"{other.key} is not the key of the certificate"),
+        (locked.options(), f"--tls-key: {locked.key} has a passphrase"),
     ):
-        done = run(tmp_path, "serve", "--port", "0", *Pair(certificate, key).options())
+        done = call(tmp_path, "serve", "--port", "0", *options)
 
         assert done.returncode == 2
         assert re.fullmatch(r"plantstore: --tls-[^\n]*\n", done.stderr), done.stderr
         assert mistake in done.stderr
+        assert "_ssl.c" not in done.stderr
         assert not done.stdout
-
-
-def test_a_certificate_without_its_key_names_the_option_for_the_key(
-    tmp_path: Path, pair: Pair
-) -> None:
-    both = tmp_path / "both.pem"
-    both.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes()[:60])
-
-    alone = run(tmp_path, "serve", "--tls-certificate", str(pair.certificate))
-    damaged = run(tmp_path, "serve", "--tls-certificate", str(both))
-
-    assert "has no private key in PEM; name its file with --tls-key" in alone.stderr
-    assert "cannot be used" in damaged.stderr
-    assert "_ssl.c" not in damaged.stderr

@@ -1,4 +1,4 @@
-"""`plantstore token`, its effect on a running service, and the first token of a service."""
+"""`plantstore token`, the first token of a service, and where a token may never appear."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from plantstore.cli.opening import database_option
 from plantstore.settings import Settings
 from plantstore.tokens import SCOPES, is_well_formed
-from support.command import call, run
+from support.command import call
 from support.service import PLANTSTORE, Service, opened
 
 # A redirection of stdout in the shell, and a part of the error message. An empty one stands for
@@ -27,7 +28,7 @@ def token_names(database: str) -> list[str]:
 
 
 def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
-    done = run(tmp_path, "token", "create", "garden", "--scope", "all")
+    done = call(tmp_path, "token", "create", "garden", "--scope", "all")
 
     assert done.returncode == 0
     assert is_well_formed(done.stdout.removesuffix("\n"))
@@ -37,7 +38,6 @@ def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
 
 def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -> None:
     secret = call(tmp_path, "token", "create", "greenhouse-north", "--expires-in", "30d").stdout
-    usual = run(tmp_path, "token", "list").stdout.splitlines()
     call(tmp_path, "token", "create", "x" * 100)
     call(tmp_path, "token", "create", "[/][red]x")
     scopes = ("--scope", "plants:read", "--scope", "plants:delete")
@@ -48,7 +48,6 @@ def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -
     table = call(tmp_path, "token", "list", COLUMNS="80").stdout
 
     day, usual_scopes = r"\d{4}-\d\d-\d\d", "plants:create plants:read"
-    assert all(len(line) <= 80 for line in usual)
     assert re.fullmatch(r"NAME +STATE +CREATED +ENDS +SCOPES", table.splitlines()[0])
     for line in (
         rf"greenhouse-north +active +{day}  {day}  {usual_scopes}",
@@ -143,3 +142,88 @@ def test_serve_with_an_unwritable_stdout_leaves_the_first_token_to_the_next_star
     assert shown
     assert all(map(is_well_formed, shown))
     assert token_names(database) == ["first"]
+
+
+# This many consecutive characters of a secret are a leak.
+LEAKED_CHARACTERS = 10
+
+Request = tuple[str, str, str | None, dict[str, str]]
+
+
+def percent(text: str) -> str:
+    """Encode each character."""
+    return "".join(f"%{ord(character):02x}" for character in text)
+
+
+def escaped(text: str) -> str:
+    """Encode each character as in JSON."""
+    return "".join(f"\\u{ord(character):04x}" for character in text)
+
+
+# tests/unit/test_tokens.py has more of them.
+ENCODINGS: list[Callable[[str], str]] = [str, percent]
+IN_JSON: list[Callable[[str], str]] = [str, escaped]
+
+TARGETS = [
+    *("/{}", "/plants/{}", "/plants/1{}", "/plants/{padding}{}", "/assets/{}/{}", "/metrics/{}"),
+    *("/plants?after={}", "/plants?limit={padding}{}", "/plants?{}=1&{}=2", "/plants/1?{}"),
+    # Paddings of different lengths, so that messages truncate the token at different places.
+    *(f"/plants?after={'7' * length}{{}}" for length in range(20, 41, 4)),
+]
+
+FIELDS = [
+    *("Content-Type", "Content-Encoding", "Accept", "If-None-Match", "Range", "traceparent"),
+    *("tracestate", "X-Request-Id", "User-Agent", "Referer", "Cookie", "Expect"),
+]
+
+
+def requests_with(token: str) -> Iterator[Request]:
+    for encode in ENCODINGS:
+        for target in TARGETS:
+            yield "GET", target.format(*[encode(token)] * 2, padding="9" * 30), None, {}
+        for field in FIELDS:
+            yield "POST", "/plants", '{"id":1,"name":"a"}', {field: encode(token)}
+    bodies = ['{"id":"@","name":"a"}', '{"id":[1,{"@":"@"}],"name":"a"}', '"@"', '{"id":1,"@":0}']
+    for body in (*bodies, "@", '{"id":@,"name":"a"}'):
+        for encode in IN_JSON:
+            yield "POST", "/plants", body.replace("@", encode(token)), {}
+    yield "PUT", f"/plants/{token}", "{}", {}
+    yield "OPTIONS", f"/{token}", None, {}
+    yield "TRACE", f"/plants?{token}", None, {}
+    for value in (token, f"Basic {token}", f"Bearer {token}x", f"Bearer  {percent(token)}"):
+        yield "GET", "/plants", None, {"Authorization": value}
+
+
+def test_no_secret_is_in_a_response_a_metric_the_log_or_the_list_of_processes(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path, "--access-log", "--workers", "2") as service:
+        token = service.token()
+        with service.client(token) as client, service.client(None) as other:
+            answers = [
+                each.send(*request) for each in (client, other) for request in requests_with(token)
+            ]
+            answers.append(client.send("GET", "/metrics"))
+        processes = [
+            Path(f"/proc/{pid}/{what}").read_bytes()
+            for pid in (service.process.pid, *service.children())
+            for what in ("cmdline", "environ")
+        ]
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in service.children()]
+
+    assert not [answer for answer in answers if answer.status >= 500]
+    assert not any(token.encode() in process for process in processes)
+    # The URL of a database may have a password, and other users can see the command of a worker.
+    assert len(commands) == 2
+    assert not any(b"plants.db" in command for command in commands)
+    assert len(service.log) > len(answers)
+    assert service.has_logged("/plants/plst_...")
+    said = [f"{answer.headers} {answer.body.decode()}" for answer in answers] + service.log
+    said = [text.replace("\\\\", "\\") for text in said]
+    secret = token.removeprefix("plst_")
+    parts = [secret[at : at + LEAKED_CHARACTERS] for at in range(len(secret) - LEAKED_CHARACTERS)]
+    assert not [line for line in said if any(part in line for part in parts)]
+    encoded = [encode(part) for part in parts for encode in (percent, escaped)]
+    assert not [line for line in said if any(part in line.lower() for part in encoded)]
+    with opened(service.database) as store:
+        assert store.count_plants() <= 1

@@ -1,4 +1,4 @@
-"""The command line as people use it: help pages, completion, wrong usage, tables and colors."""
+"""The command line as people use it: wrong usage, commands that fail, and colors."""
 
 import re
 import shlex
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
+from plantstore.tokens import SCOPES, TokenRecord
 from support.command import call, on_terminal
-from support.service import PLANTSTORE, opened
+from support.service import PLANTSTORE, opened, stored_plants
 
 # An escape sequence that sets a color, alone or with other text attributes (ECMA-48, SGR).
 COLOR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d")
@@ -61,6 +62,62 @@ def test_wrong_usage_is_a_one_line_error_and_creates_no_database(
     assert [file.name for file in tmp_path.iterdir()] == ["good.csv"]
 
 
+FILES = {
+    "good.csv": "id,name\n1,a\n",
+    "bad.csv": "number,name\n",
+    "all_bad.csv": "id,name\nx,y\n",
+    "old": "precious",
+    # SQLite would replay the log of another database into the copy.
+    "logged.db-wal": "changes of another database",
+    "journaled.db-journal": "changes of another database",
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ("token create taken", 1, 'a token named "taken" already'),
+        ("token revoke nobody", 1, 'no token named "nobody"'),
+        ("token create x --database sqlite:///no/where.db", 1, "No such file"),
+        ("import all_bad.csv --rejects /dev/full", 1, "/dev/full cannot be written: No sp"),
+        ("import good.csv --rejects no/r", 1, "no/r cannot be written: No such file"),
+        ("import bad.csv", 1, "must name the columns id and name"),
+        ("export no/a.csv", 1, "no/a.csv cannot be written"),
+        ("export a.csv", 1, "tag is empty"),
+        ("backup logged.db --force", 1, "logged.db-wal exists: logged.db is in use"),
+        ("backup journaled.db --force", 1, "journaled.db-journal exists: journaled.db is in use"),
+        ("backup no/copy.db --force", 1, "/no"),
+        ("backup .", 1, "is a folder; name a file in it"),
+        ("export . --format csv --force", 1, "is a folder; name a file in it"),
+        ("import good.csv --rejects plants.db", 2, "is a file of the store itself"),
+        ("import good.csv --rejects plants.db-journal", 2, "is a file of the store itself"),
+        ("export plants.db --format csv --force", 2, "is a file of the store itself"),
+        ("backup plants.db --force", 2, "is a file of the store itself"),
+    ],
+)
+def test_a_command_that_fails_prints_one_line_and_changes_nothing(
+    tmp_path: Path, database: str, arguments: str, status: int, said: str
+) -> None:
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    with opened(database) as store:
+        store.apply_changes([NewPlant(9, "a", "")])
+        store.add_token(TokenRecord("taken", bytes(32), frozenset(SCOPES), 0))
+
+    done = call(tmp_path, *arguments.split())
+
+    assert done.returncode == status
+    # An import that has begun prints its counts.
+    assert not done.stdout or done.stdout.startswith("0 stored, ")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("plantstore: ")
+    assert said in line
+    assert stored_plants(database) == {9: NewPlant(9, "a", "")}
+    left = {file.name for file in tmp_path.iterdir()}
+    assert left - {"plants.db-wal", "plants.db-shm"} == FILES.keys() | {"plants.db"}
+    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in FILES} == FILES
+
+
 @pytest.mark.parametrize("arguments", ["migrate", "token list --json"])
 def test_every_command_warns_once_of_a_misspelt_variable(tmp_path: Path, arguments: str) -> None:
     """`serve` logs the warning: its test is in test_serve.py."""
@@ -79,7 +136,7 @@ def test_every_command_warns_once_of_a_misspelt_variable(tmp_path: Path, argumen
     [
         ("serve --port 0", {}, "accepting plants", (True, True)),
         ("serve --port 0", {"NO_COLOR": "1"}, "accepting plants", (False, False)),
-        ("import plants.csv", {"NO_COLOR": ""}, r"Importing.*100%", (False, True)),
+        ("import good.csv", {"NO_COLOR": ""}, r"Importing.*100%", (False, True)),
     ],
 )
 def test_the_log_and_the_progress_have_colors_unless_no_color_is_set(
@@ -89,9 +146,8 @@ def test_the_log_and_the_progress_have_colors_unless_no_color_is_set(
     said: str,
     colors_and_escapes: tuple[bool, bool],
 ) -> None:
-    (tmp_path / "plants.csv").write_text("id,name\n1,a\n", encoding="utf-8")
-    with opened(f"sqlite:///{tmp_path}/plants.db") as store:
-        store.apply_changes([NewPlant(1, "a")])
+    (tmp_path / "good.csv").write_text(FILES["good.csv"], encoding="utf-8")
+    call(tmp_path, "migrate")
 
     shown = on_terminal(tmp_path, *PLANTSTORE, *arguments.split(), **env)
 

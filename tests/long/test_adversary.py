@@ -12,6 +12,7 @@ import pytest
 from support.attacks import (
     ATTACKS,
     CHUNKED,
+    EVENTS,
     HEAD_BYTES,
     JSON,
     KIB,
@@ -149,6 +150,7 @@ HELD: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "a request that was answered": (get(b"/healthz"), 1000),
     "an unfinished head of small fields": (lambda _: head(b"GET /", *[b"a:b"] * 98)[:-2], 1000),
     "an unfinished head": (lambda _: head(b"GET /", b"X: " + b"x" * HEAD_BYTES)[:-2], 500),
+    "a stream of changes": (get(b"/changes", EVENTS), 1000),
     "requests sent ahead": (lambda _: head(b"GET /healthz") * 2000, 200),
     "an unfinished body": (unfinished(b"Content-Length: 16000", b"x" * 15_000), 200),
     "an unfinished body in chunks of a byte": (unfinished(CHUNKED, b"1\r\nx\r\n" * 15_000), 200),

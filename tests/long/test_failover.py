@@ -15,7 +15,6 @@ from support.postgres import (
     SHORT_TIMEOUT,
     Pair,
     Programs,
-    Server,
     fails,
     is_back,
     running_pair,
@@ -70,26 +69,10 @@ def test_changes_and_reads_leave_an_old_primary_that_is_still_running(
     assert after == read_all(opened(standby.url()))
     assert after["list_plants"].items == [*before["list_plants"].items, LATER]
     assert standby.execute("SELECT id FROM plants ORDER BY id") == [(1,), (2,)]
-    assert told == [
+    assert [event for event in told if isinstance(event, ServerChanged)] == [
         ServerChanged(f"127.0.0.1:{primary.port}", 1),
         ServerChanged(f"127.0.0.1:{standby.port}", 0),
     ]
-
-
-def test_a_primary_with_too_few_standbys_is_tried_last(
-    pair: Pair, postgres_programs: Programs, opened: Opened
-) -> None:
-    primary, _ = pair
-    with Server(postgres_programs, "alone") as alone:
-        store = opened(url_of(alone, primary), standbys_min=1)
-        opened(primary.url())
-        with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
-            store.apply_changes([PLANT])
-
-        wait_until(lambda: not fails(lambda: store.apply_changes([PLANT])))
-
-        assert primary.execute("SELECT id FROM plants") == [(1,)]
-        assert alone.execute("SELECT id FROM plants") == []
 
 
 @pytest.mark.parametrize("standbys_min", [0, 1])

@@ -1,4 +1,4 @@
-"""Clients that are generated from the OpenAPI document, against the running service.
+"""Clients and requests that are generated from the OpenAPI document, against the service.
 
 Each language has a program in the folder `clients`, which creates, shows, lists and patches
 plants, imports and exports files with parameters, and prints the results as JSON.
@@ -19,6 +19,7 @@ import pytest
 
 from plantstore.api.static_files import read_document
 from support.command import output_of
+from support.conformance import assert_conformance
 from support.service import Service
 
 CLIENTS = Path(__file__).parent / "clients"
@@ -88,6 +89,10 @@ def found_by(service: Service, *program: str | Path, **variables: str) -> Any:
     """Run the program of a client against the service; return the results that it printed."""
     url = f"http://127.0.0.1:{service.port}"
     return json.loads(run(*program, url, service.token(), **variables))
+
+
+def test_schemathesis_finds_no_violation_with_many_examples(tmp_path: Path) -> None:
+    assert_conformance(tmp_path, 300)
 
 
 def test_openapi_generator_finds_no_issue_in_the_document(generator: Generator) -> None:

@@ -1,7 +1,8 @@
-"""Hundreds of kills at random moments, and processes that are replaced while nothing works."""
+"""Hundreds of kills at random moments, and random undos against a model."""
 
 import contextlib
 import os
+import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,27 @@ from typing import Any
 import pytest
 
 from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from support.change_sets import Sets, play
 from support.crashes import Crashes
 from support.postgres import Programs, Server, wait_until
 from support.service import Service
+from support.undo_crashes import UndoCrashes
+
+# Random sequences on each engine.
+SEQUENCES = 5_000
 
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> str | None:
     """Return the URL of an empty database, or None for SQLite in the folder of the test."""
     return str(request.getfixturevalue("url")) if request.param == "postgres" else None
+
+
+def of(workers: int, database: str | None) -> str:
+    """Return the end of the name of a row."""
+    engine = " on PostgreSQL" if database else ""
+    return f"with {workers} worker{'s' if workers > 1 else ''}{engine}"
 
 
 @pytest.mark.parametrize(
@@ -35,8 +48,7 @@ def test_every_acknowledged_plant_survives_every_kill(
     crashes.end()
 
     soak.add(
-        f"kill -9 during imports under load, with {workers} worker{'s' if workers > 1 else ''}"
-        f"{' on PostgreSQL' if database else ''}",
+        f"kill -9 during imports under load, {of(workers, database)}",
         faults=rounds,
         acknowledged=len(crashes.acknowledged),
         lost=len(crashes.lost),
@@ -45,17 +57,47 @@ def test_every_acknowledged_plant_survives_every_kill(
     assert len(set(crashes.kept)) > 5, "the kills were not at different moments"
 
 
-def test_a_worker_that_hangs_does_not_prevent_a_stop(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2", "--stop-seconds", "1") as service:
-        wait_until(lambda: len(service.workers()) == 2)
-        hung = min(service.workers())
-        os.kill(hung, signal.SIGSTOP)
-        try:
-            assert service.stop() == 0
-            assert not Path(f"/proc/{hung}").exists()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(hung, signal.SIGKILL)
+@pytest.mark.parametrize(
+    ("database", "workers", "rounds"),
+    [("sqlite", 1, 50), ("sqlite", 3, 20), ("postgres", 2, 30)],
+    indirect=["database"],
+)
+def test_an_undo_that_is_killed_is_completed_by_sending_it_again(
+    tmp_path: Path, soak: Any, database: str | None, workers: int, rounds: int
+) -> None:
+    crashes = UndoCrashes(tmp_path, workers, database)
+
+    for _ in range(rounds):
+        crashes.play_round()
+
+    soak.add(
+        f"kill -9 during undos, {of(workers, database)}",
+        faults=rounds,
+        acknowledged=rounds,
+        lost=len(crashes.wrong),
+    )
+    assert crashes.wrong == []
+    assert len(set(crashes.kept)) > 3, "the kills were not at different moments"
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
+def test_random_sequences_of_sets_changes_and_undos_do_what_a_model_does(
+    tmp_path: Path, database: str | None, soak: Any
+) -> None:
+    url = database or f"sqlite:///{tmp_path}/plants.db"
+    with contextlib.closing(open_store(url)) as store:
+        store.keep_changes(7)
+        for seed in range(SEQUENCES):
+            play(store, Sets(random.Random(1000 + seed), f"{seed}-"), steps=20)
+        problems = store.check().problems
+
+    soak.add(
+        f"sequences of sets and undos on {url.partition(':')[0]}",
+        faults=SEQUENCES,
+        acknowledged=None,
+        lost=len(problems),
+    )
+    assert problems == []
 
 
 def test_a_worker_that_died_while_postgresql_was_down_is_replaced(

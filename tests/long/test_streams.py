@@ -62,7 +62,7 @@ def test_single_creates_continue_beside_an_import_of_500_mb(tmp_path: Path, soak
     assert peak <= PEAK_MIB_MAX, f"the server had {peak:.0f} MiB"
 
 
-@pytest.mark.parametrize(("form", "character"), [("ndjson", "a"), ("csv", "é"), ("csv", "🌱")])
+@pytest.mark.parametrize(("form", "character"), [("ndjson", "a"), ("csv", "🌱")])
 def test_a_file_of_the_largest_rows_is_stored_with_bounded_memory(
     tmp_path: Path, form: str, character: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
+import { linkTo } from "../../src/plantstore/web/page/address.js";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { countPlants } from "../../src/plantstore/web/page/elements.js";
 import * as listing from "../../src/plantstore/web/page/listing.js";
@@ -320,4 +321,9 @@ test("an empty page does not say that nothing is found if others follow", async 
   await listing.load();
 
   assert.match(textOf(Catalogue()), /Not all plants were searched\. Search on/);
+});
+
+test("a tag that is too long for an address is no link", () => {
+  assert.equal(linkTo("R".repeat(1_000)), `?tag=${"R".repeat(1_000)}`);
+  assert.equal(linkTo("R".repeat(1_001)), undefined);
 });

@@ -179,12 +179,6 @@ def test_the_compose_and_kubernetes_files_match_their_schemas(
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_systemd_starts_the_service_again_after_a_sighup_but_not_after_wrong_usage() -> None:
-    """After a SIGHUP it ends with status 0. A rotation of logs may send this signal."""
-    assert assigned("Restart") == ["always"]
-    assert assigned("RestartPreventExitStatus") == ["2"]
-
-
 def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     env = {name: value for name, value in os.environ.items() if name not in {"IMAGE", "BASE"}}
     made = output_of("make", "--dry-run", "image", "BUILDER=podman", cwd=ROOT, env=env)

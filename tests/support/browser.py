@@ -10,7 +10,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from support.service import Service
 
@@ -31,7 +31,7 @@ SHUT_STORAGE = (
     "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('shut') } })"
 )
 
-# A script by which the page looks after the service more often, and waits for it less long.
+# A script by which the page looks after the service more often, and waits less long for anything.
 HURRY = """
 const [wait, limit] = [window.setTimeout, AbortSignal.timeout];
 window.setTimeout = (act, ms, ...words) => wait.call(window, act, ms / 5, ...words);
@@ -87,30 +87,6 @@ class Watch:
         assert self.requests
         hosts = {urlsplit(url.removeprefix("blob:")).hostname for url in self.requests}
         assert hosts == {"127.0.0.1"}
-
-
-class Held:
-    """Holds back the browser's requests for a URL with a method until they are released.
-
-    Create it some time before the request: a browser under load may begin late to hold back.
-    """
-
-    def __init__(self, page: Page, url: str, method: str = "GET") -> None:
-        self.routes: list[Route] = []
-        self._method = method
-        self._holds = True
-        page.route(url, lambda route: self._take(route))  # noqa: PLW0108 (Playwright inspects its signature)
-
-    def _take(self, route: Route) -> None:
-        if self._holds and route.request.method == self._method:
-            self.routes.append(route)
-        else:
-            route.continue_()
-
-    def let_go(self) -> None:
-        self._holds = False
-        for route in self.routes:
-            route.continue_()
 
 
 # axe takes long for each element, and the rows are alike; and for what is not a violation.

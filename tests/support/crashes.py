@@ -35,7 +35,7 @@ class Crashes:
     """
 
     def __init__(
-        self, folder: Path, workers: int, database: str | None = None, batches: int = 20
+        self, folder: Path, workers: int = 1, database: str | None = None, batches: int = 20
     ) -> None:
         self.sent: dict[int, NewPlant] = {}
         self.acknowledged: dict[int, NewPlant] = {}
@@ -43,7 +43,8 @@ class Crashes:
         self.kept: list[int] = []
         self.token = ""
         self._folder = folder
-        self._workers = workers
+        # A service without this option starts faster.
+        self._options = ("--workers", f"{workers}") if workers > 1 else ()
         self._database = database
         self._rows = batches * BATCH_ROWS + 250
         self._moments = random.Random(workers + batches)
@@ -88,7 +89,7 @@ class Crashes:
         self._look(service)
 
     def _serving(self) -> Service:
-        return Service(self._folder, "--workers", f"{self._workers}", database=self._database)
+        return Service(self._folder, *self._options, database=self._database)
 
     def _complete(self, service: Service) -> None:
         """Send the file of the killed import again: now all of it must be stored."""

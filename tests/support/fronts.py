@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plantstore.plants import NewPlant
 from support.certificates import Pair, make_pair
 from support.postgres import wait_until
 from support.service import Client
@@ -47,10 +46,6 @@ class Through(Client):
         self.connection = http.client.HTTPSConnection(
             "127.0.0.1", running.port, timeout=30, context=context, source_address=(address, 0)
         )
-
-    def create(self, plant: NewPlant) -> int:
-        path = f"{PREFIX}/plants"
-        return self.send_record("POST", path, plant.name, plant.tag, id=plant.id).status
 
 
 def program(name: str) -> str:

@@ -26,22 +26,6 @@ def cpu_seconds(service: Service) -> float:
     return seconds
 
 
-def unread_bytes(service: Service) -> int:
-    """Return how many bytes of its clients the server has not read from its sockets."""
-    lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
-    columns = [line.split() for line in lines]
-    return sum(
-        int(queues.partition(":")[2], 16)
-        for _, local, _, state, queues, *_ in columns
-        if local.endswith(f":{service.port:04X}") and state != "0A"  # not the listener
-    )
-
-
-def open_logs(service: Service) -> int:
-    """Return how many connections to its SQLite database have the log open."""
-    return sum(file.endswith("-wal") for file in service.open_files())
-
-
 class Channel:
     """A connection that is reopened after the server closed it."""
 

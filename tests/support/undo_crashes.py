@@ -29,13 +29,14 @@ class UndoCrashes:
     """
 
     def __init__(
-        self, folder: Path, workers: int, database: str | None = None, plants: int = 3_000
+        self, folder: Path, workers: int = 1, database: str | None = None, plants: int = 3_000
     ) -> None:
         self.wrong: list[str] = []
         self.kept: list[int] = []
         self._token = ""
         self._folder = folder
-        self._workers = workers
+        # A service without this option starts faster.
+        self._options = ("--workers", f"{workers}") if workers > 1 else ()
         self._database = database
         self._count = plants
         self._chance = random.Random(workers + plants)
@@ -111,4 +112,4 @@ class UndoCrashes:
             self.wrong.append(f"{when}: the feed has other changes")
 
     def _serving(self) -> Service:
-        return Service(self._folder, "--workers", f"{self._workers}", database=self._database)
+        return Service(self._folder, *self._options, database=self._database)

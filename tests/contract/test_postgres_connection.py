@@ -1,10 +1,11 @@
-"""Connections to PostgreSQL: their settings, their failures, and reconnection."""
+"""Connections to PostgreSQL: their settings, their failures, and poolers between."""
 
 import contextlib
 import signal
 import socket
 import struct
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,9 +18,11 @@ from plantstore.listings import Listing
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
+from plantstore.storage.postgres.postgres_store import PostgresStore
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
 from plantstore.storage.postgres.session import Connection, translate_errors
 from plantstore.store import CONNECTIONS_MAX, READS, Store
+from support.fronts import free_port, program, running_program
 from support.postgres import (
     SHORT_TIMEOUT,
     Programs,
@@ -80,11 +83,11 @@ def test_a_connection_has_safe_settings_and_those_of_the_url(
 
 def test_a_connection_without_a_timeout_does_not_cancel_long_statements(url: str) -> None:
     for has_timeout in (True, False):
-        limited = f"{url}%20-cstatement_timeout%3D1000"
+        limited = f"{url}%20-cstatement_timeout%3D100"
         with connected(limited, has_timeout=has_timeout) as connection:
             timed_out = pytest.raises(psycopg.errors.QueryCanceled)
             with timed_out if has_timeout else contextlib.nullcontext():
-                connection.execute("SELECT pg_sleep(1.2)")
+                connection.execute("SELECT pg_sleep(0.2)")
 
 
 def test_a_server_with_fsync_off_is_refused(postgres_programs: Programs) -> None:
@@ -200,7 +203,8 @@ def test_a_server_that_hangs_is_given_up_and_used_again_once_it_responds(
 ) -> None:
     plants = [NewPlant(id_, "a") for id_ in range(10, 2_510)]
     opened(server.url()).apply_changes(plants)
-    store = opened(server.url() + f"?connect_timeout=2&{SHORT_TIMEOUT}")
+    limited = f"{server.url()}?connect_timeout=2&{SHORT_TIMEOUT}"
+    store = PostgresStore(limited, "garden", grace_seconds=0.5)
     store.apply_changes([NewPlant(1, "a")])
     scan = store.scan_plants()
     assert len(next(scan)) == 1_000
@@ -219,6 +223,7 @@ def test_a_server_that_hangs_is_given_up_and_used_again_once_it_responds(
     [outcome] = store.apply_changes([NewPlant(2, "b")])
     assert outcome in (Outcome.STORED, Outcome.ALREADY_STORED)
     assert sum(map(len, store.scan_plants())) > len(plants)
+    store.close()
 
 
 def test_closing_a_scan_does_not_wait_for_a_server_that_hangs(
@@ -363,3 +368,64 @@ def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
 
     assert not any(each.exception(60) for each in made)
     assert connections() == [CONNECTIONS_MAX - 1, 0]  # nothing waits for changes any more
+
+
+@contextlib.contextmanager
+def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") -> Iterator[str]:
+    """Run PgBouncer in front of a database; yield the URL through it."""
+    server = psycopg.conninfo.conninfo_to_dict(url)
+    name = f"pooled_{uuid.uuid4().hex}"
+    execute(url, f"CREATE DATABASE {name}")
+    port = free_port()
+    users = programs.folder / f"{port}.users"
+    users.write_text('"postgres" ""\n')
+    settings = {
+        "listen_addr": "127.0.0.1",
+        "listen_port": port,
+        "unix_socket_dir": "",
+        "auth_type": "trust",
+        "auth_file": users,
+        "pool_mode": mode,
+        "ignore_startup_parameters": ignored,
+    }
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    target = f"host={server['host']} port={server['port']}"
+    configuration = programs.folder / f"{port}.ini"
+    configuration.write_text("\n".join(["[databases]", f"* = {target}", "[pgbouncer]", *lines]))
+    command = (program("pgbouncer"), "-q", configuration)
+    try:
+        with running_program(programs.folder, port, *command, **programs.as_user):
+            yield f"postgresql://postgres@127.0.0.1:{port}/{name}"
+    finally:
+        execute(url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize(
+    ("mode", "ignored", "said"),
+    [
+        ("transaction", "options", "set its pool_mode to session"),
+        ("statement", "options", "set its pool_mode to session"),
+        ("transaction", "extra_float_digits", "unsupported startup parameter"),
+    ],
+)
+def test_a_pooler_that_does_not_keep_sessions_with_their_options_is_refused(
+    postgres_programs: Programs, postgres_url: str, mode: str, ignored: str, said: str
+) -> None:
+    with (
+        pooler(postgres_programs, postgres_url, mode, ignored) as through,
+        pytest.raises(StoreUnavailableError) as caught,
+    ):
+        open_store(through)
+
+    assert said in caught.value.explanation
+
+
+def test_plants_are_stored_through_a_pooler_in_session_mode(
+    postgres_programs: Programs, postgres_url: str
+) -> None:
+    with (
+        pooler(postgres_programs, postgres_url, "session") as through,
+        contextlib.closing(open_store(through)) as store,
+    ):
+        assert store.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
+        store.probe()

@@ -137,33 +137,6 @@ def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> 
     assert polls == list(range(11))
 
 
-def test_a_file_may_be_opened_while_another_store_checkpoints_it(path: Path) -> None:
-    stop = threading.Event()
-
-    def write() -> None:
-        id_ = 0
-        while not stop.is_set():
-            id_ += 1
-            store.apply_changes([NewPlant(id_, "x" * 10_000)])
-
-    counts = []
-    with (
-        contextlib.closing(SQLiteStore(str(path), log_bytes_max=1)) as store,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        writer = pool.submit(write)
-        try:
-            for _ in range(40):
-                with contextlib.closing(SQLiteStore(str(path))) as opened:
-                    counts.append(opened.count_plants())
-        finally:
-            stop.set()
-
-    assert writer.exception() is None
-    assert counts == sorted(counts)
-    assert counts[-1] > counts[0], "plants were stored meanwhile"
-
-
 def test_a_file_in_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="No such file or directory"):
         SQLiteStore(str(tmp_path / "nowhere" / "plants.db"))

@@ -15,8 +15,7 @@ from plantstore.storage.sqlite.checksums import checksum_of
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Remedy
 from plantstore.tokens import TokenRecord
-from support.damaged_pages import empty_root
-from support.other_programs import change
+from support.other_programs import change, empty_root
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -75,7 +74,7 @@ def flip(path: Path, text: bytes, bit: int = 0) -> None:
     path.write_bytes(content.replace(text, flipped))
 
 
-@pytest.mark.parametrize("bit", range(8))
+@pytest.mark.parametrize("bit", [0, 7])  # with the last one, it is no UTF-8
 def test_a_flipped_bit_in_a_name_is_found_and_no_reindex_hides_it(path: Path, bit: int) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([*PLANTS, NewPlant(7_000, "Rosa", "Bed 12"), NewPlant(7_001, "R", "")])

@@ -1,8 +1,6 @@
-"""Hundreds of kills at random moments, and random undos against a model."""
+"""Hundreds of kills at random moments."""
 
-import contextlib
 import os
-import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,15 +8,10 @@ from typing import Any
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.storage import open_store
-from support.change_sets import Sets, play
 from support.crashes import Crashes
 from support.postgres import Programs, Server, wait_until
 from support.service import Service
 from support.undo_crashes import UndoCrashes
-
-# Random sequences on each engine.
-SEQUENCES = 5_000
 
 
 @pytest.fixture
@@ -78,26 +71,6 @@ def test_an_undo_that_is_killed_is_completed_by_sending_it_again(
     )
     assert crashes.wrong == []
     assert len(set(crashes.kept)) > 3, "the kills were not at different moments"
-
-
-@pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)
-def test_random_sequences_of_sets_changes_and_undos_do_what_a_model_does(
-    tmp_path: Path, database: str | None, soak: Any
-) -> None:
-    url = database or f"sqlite:///{tmp_path}/plants.db"
-    with contextlib.closing(open_store(url)) as store:
-        store.keep_changes(7)
-        for seed in range(SEQUENCES):
-            play(store, Sets(random.Random(1000 + seed), f"{seed}-"), steps=20)
-        problems = store.check().problems
-
-    soak.add(
-        f"sequences of sets and undos on {url.partition(':')[0]}",
-        faults=SEQUENCES,
-        acknowledged=None,
-        lost=len(problems),
-    )
-    assert problems == []
 
 
 def test_a_worker_that_died_while_postgresql_was_down_is_replaced(

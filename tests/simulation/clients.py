@@ -77,7 +77,7 @@ class Client(Actor):
         """Act so many times."""
         chance = self._chance
         self._http = None
-        acts = [self.create] * 4 + [self.replace, self.delete, self.show, self.list_plants]
+        acts = [self.create] * 4 + [self.replace, self.delete, self.show]
         acts += [self.create_again, self.store_file, self.store_file, self.export, self.take_ids]
         acts += [self.disturb, self.pipeline, self.contend, self.burst]
         acts += [self.send_changes, self.send_changes, self.use_set, self.use_set]
@@ -215,19 +215,22 @@ class Client(Actor):
 
     async def replace(self) -> None:
         """Replace a plant if it is the expected one."""
-        if (known := self._expected()) is None:
-            return
-        (id_, expected), after = known, self._value()
-        match = f"If-Match: {etag(expected)}"
-        data = request("PUT", f"/plants/{id_}", self.token, plant(after), JSON, match)
-        await self._change_if(id_, 200, expected, lambda _: after, data)
+        if known := self._expected():
+            await self._replace(*known)
 
     async def delete(self) -> None:
         """Delete a plant if it is the expected one."""
-        if (known := self._expected()) is None:
-            return
-        id_, expected = known
-        data = request("DELETE", f"/plants/{id_}", self.token, None, f"If-Match: {etag(expected)}")
+        if known := self._expected():
+            await self._delete(*known)
+
+    async def _replace(self, id_: int, expected: Value, *fields: str) -> None:
+        after, match = self._value(), f"If-Match: {etag(expected)}"
+        data = request("PUT", f"/plants/{id_}", self.token, plant(after), JSON, match, *fields)
+        await self._change_if(id_, 200, expected, lambda _: after, data)
+
+    async def _delete(self, id_: int, expected: Value, *fields: str) -> None:
+        match = f"If-Match: {etag(expected)}"
+        data = request("DELETE", f"/plants/{id_}", self.token, None, match, *fields)
         await self._change_if(id_, 204, expected, lambda _: None, data)
 
     async def _change_if(
@@ -261,12 +264,6 @@ class Client(Actor):
             self._model.see(self.name, id_, (found["name"], found.get("tag")))
         elif response.status == 404:
             self._model.see(self.name, id_, None)
-
-    async def list_plants(self) -> None:
-        path = f"/plants?limit={self._chance.choice([1, 10, 1000])}&after={self._first - 1}"
-        response = await self._ask(request("GET", path, self.token))
-        if response.status == 200:
-            self._see(values_of(json.loads(response.body)))
 
     async def walk(self) -> None:
         """Follow the links from page to page: each plant of this client comes once."""
@@ -660,15 +657,10 @@ class Client(Actor):
         """Create, replace or delete a plant, whose value is known."""
         if before is None:
             await self._create(id_, self._value(), *fields)
-            return
-        match, path = f"If-Match: {etag(before)}", f"/plants/{id_}"
-        if self._chance.random() < 0.5:
-            data = request("DELETE", path, self.token, None, match, *fields)
-            await self._change_if(id_, 204, before, lambda _: None, data)
+        elif self._chance.random() < 0.5:
+            await self._delete(id_, before, *fields)
         else:
-            after = self._value()
-            data = request("PUT", path, self.token, plant(after), JSON, match, *fields)
-            await self._change_if(id_, 200, before, lambda _: after, data)
+            await self._replace(id_, before, *fields)
 
     async def _undo(
         self,
@@ -795,18 +787,18 @@ class Follower(Actor):
         http = Http(self._find_service(), self._chance, is_slow=self._chance.random() < 0.3)
         path = f"/changes?after={self._after}"
         await http.send(request("GET", path, self.token, None, "Accept: text/event-stream"))
-        head = await http.through(b"\r\n\r\n")
-        if head.startswith(b"HTTP/1.1 4") and not self._model.feed_was_off:
-            self._model.fail(f"{self.name}: {head!r}")
-        if not head.startswith(b"HTTP/1.1 200"):
+        status = await http.status()
+        if 400 <= status < 500 and not self._model.feed_was_off:
+            self._model.fail(f"{self.name}: {status}")
+        if status != 200:
             raise LostError
         held = b""
         since = self._after
-        while True:
+        async for piece in http.pieces():
             if self._chance.random() < 0.05:
                 http.leave()
                 raise LostError
-            events, end, held = (held + await http.chunk()).rpartition(b"\n\n")
+            events, end, held = (held + piece).rpartition(b"\n\n")
             for found in re.finditer(rb"id: (\d+)\nevent: (\w+)\ndata: (.*)\n", events + end):
                 number = int(found[1])
                 if found[2] != b"position" and number <= since:

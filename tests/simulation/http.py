@@ -5,8 +5,12 @@ import contextlib
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
 from typing import NamedTuple
+
+import httptools
 
 from simulation.service import Service
 from support.wire import chunk
@@ -64,7 +68,10 @@ class Http:
         self._transport = service.connect()
         self._chance = chance
         self._is_slow = is_slow
-        self._used = 0
+        self._parser = httptools.HttpResponseParser(self)
+        self._parsed = 0  # bytes of what the transport has sent
+        self._has_head = False
+        self._complete: deque[Response] = deque()
         if not is_slow:
             self._transport.read(EVERYTHING)
 
@@ -91,43 +98,44 @@ class Http:
 
         """
         ends = asyncio.get_running_loop().time() + ANSWER_SECONDS
-        while (found := parse(self._transport.sent[self._used :])) is None:
+        while not self._complete:
             await self._more(ends)
-        response, size = found
-        self._used += size
-        return response
+        return self._complete.popleft()
 
-    async def chunk(self) -> bytes:
-        """Return the next chunk of a body, without a time limit."""
-        size = int(await self.through(b"\r\n", math.inf), 16)
-        end = self._used + size + len(b"\r\n")
-        while len(self._transport.sent) < end:
+    async def status(self) -> int:
+        """Return the status of the next response, of which only the head has arrived."""
+        ends = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        while not self._has_head:
+            await self._more(ends)
+        return self._parser.get_status_code()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield what arrives of the body of the next response, without a time limit."""
+        while not self._complete:
+            yield b"".join(self._body)
+            self._body.clear()
             await self._more(math.inf)
-        data = self._transport.sent[self._used : end - 2]
-        self._used = end
-        if not data:
-            raise LostError  # the stream has ended
-        return data
-
-    async def through(self, text: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
-        """Return what comes up to a text, and skip the text."""
-        ends = asyncio.get_running_loop().time() + seconds
-        while (found := self._transport.sent.find(text, self._used)) < 0:
-            await self._more(ends)
-        data = self._transport.sent[self._used : found]
-        self._used = found + len(text)
-        return data
+        raise LostError  # the stream has ended
 
     async def _more(self, ends: float) -> None:
+        """Wait until more has arrived, and parse it."""
         loop = asyncio.get_running_loop()
-        if self._transport.is_lost:
-            raise LostError
-        if loop.time() > ends:
-            raise LateError
+        if len(self._transport.sent) == self._parsed:
+            if self._transport.is_lost:
+                raise LostError
+            if loop.time() > ends:
+                raise LateError
+            await self._wait(ends)
+        arrived = self._transport.sent[self._parsed :]
+        self._parsed += len(arrived)
+        self._parser.feed_data(arrived)
+
+    async def _wait(self, ends: float) -> None:
         if self._is_slow:
             self._transport.read(self._chance.choice([10, 1000, 100_000]))
             await asyncio.sleep(self._chance.choice([0.001, 0.01, 0.1]))
             return
+        loop = asyncio.get_running_loop()
         news = loop.create_future()
 
         def notify() -> None:
@@ -142,46 +150,25 @@ class Http:
             if late is not None:
                 late.cancel()
 
+    # What the parser has found.
 
-def parse(data: bytes) -> tuple[Response, int] | None:
-    """Return a response and its size; None if it is incomplete."""
-    head, end, rest = data.partition(b"\r\n\r\n")
-    if not end:
-        return None
-    status = int(head.split(b" ", 2)[1])
-    if status == 100:
-        found = parse(rest)
-        return None if found is None else (found[0], len(head) + 4 + found[1])
-    lines = (line.decode().partition(": ") for line in head.split(b"\r\n")[1:])
-    fields = {name.lower(): value for name, _, value in lines}
-    size: int | None = 0
-    body = b""
-    if status not in (204, 304):
-        if "content-length" in fields:
-            size = int(fields["content-length"])
-            body = rest[:size]
-            size = None if len(rest) < size else size
-        else:
-            body, size = chunks(rest)
-    if size is None:
-        return None
-    return Response(status, fields, body), len(head) + 4 + size
+    def on_message_begin(self) -> None:
+        self._fields: dict[str, str] = {}
+        self._body: list[bytes] = []
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields[name.decode().lower()] = value.decode()
 
-def chunks(data: bytes) -> tuple[bytes, int | None]:
-    """Return a chunked body and its size with the chunks; None for the size if it is incomplete."""
-    body, position = b"", 0
-    while True:
-        end = data.find(b"\r\n", position)
-        if end < 0:
-            return body, None
-        size = int(data[position:end], 16)
-        if len(data) < end + 2 + size + 2:
-            return body, None
-        body += data[end + 2 : end + 2 + size]
-        position = end + 2 + size + 2
-        if size == 0:
-            return body, position
+    def on_headers_complete(self) -> None:
+        self._has_head = self._parser.get_status_code() != HTTPStatus.CONTINUE
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._has_head:
+            status = self._parser.get_status_code()
+            self._complete.append(Response(status, self._fields, b"".join(self._body)))
 
 
 def request(

@@ -10,6 +10,7 @@ from plantstore.listings import Listing, Place, TagListing
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.words import order_key
 from support.change_sets import problems_of_sets
+from support.following import Copy
 from support.histories import Operation, is_explained
 
 # The name and the tag of a plant; None if no plant is stored.
@@ -135,7 +136,7 @@ class Model:
         }:
             self.fail("the tags are not those of the plants that are stored")
         if not self.feed_was_off:
-            self._compare_feed(all_changes(store), stored)
+            self._compare_feed(Copy().follow(store, 1000).changes, stored)
             self.violations += problems_of_sets(store, self.sets)
         self.possible = {id_: {stored.get(id_)} for id_ in self.possible}
 
@@ -150,16 +151,6 @@ class Model:
             expected = [each for each in changes if each.number > after][: len(got)]
             if [each.number for each in got] != [each.number for each in expected]:
                 self.fail(f"{who}: followed {got} after {after}, the feed has {expected}")
-
-
-def all_changes(store: SQLiteStore) -> list[Recorded]:
-    """Return the whole feed."""
-    changes: list[Recorded] = []
-    while True:
-        page = store.read_changes(changes[-1].number if changes else 0, 1000)
-        changes += page.items
-        if page.is_last:
-            return changes
 
 
 def replayed(changes: Iterable[Recorded]) -> dict[int, Value]:

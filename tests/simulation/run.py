@@ -44,7 +44,6 @@ CHECKED = 0.2
 
 LAST_LINES = 40
 
-
 # The name that leaves out all faults.
 FAULTS = "faults"
 
@@ -243,7 +242,7 @@ class Run:
                 case 6:
                     service.reads_fail = chance.choice([0.02, 0.3])
                 case 7:
-                    budget._unread_bytes_max = chance.choice(PRESSURES)  # noqa: SLF001
+                    budget.unread_bytes_max = chance.choice(PRESSURES)
                 case 8:
                     self._turn_feed(service)
                 case _:
@@ -297,7 +296,6 @@ def main() -> int:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--seed", type=int)
     arguments.add_argument("--seconds", type=float, default=60)
-    arguments.add_argument("--first", type=int, default=None)
     chosen = arguments.parse_args()
     logging.disable(logging.CRITICAL)
     gc.freeze()  # so that no collection visits the modules again
@@ -306,7 +304,7 @@ def main() -> int:
         result = shrunk(result) if result.violations else result
         sys.stdout.write(describe(result) + "\n")
         return bool(result.violations)
-    first = chosen.first if chosen.first is not None else random.SystemRandom().getrandbits(40)
+    first = random.SystemRandom().getrandbits(40)
     began, steps, seeds, failed = time.monotonic(), 0, 0, 0
     while time.monotonic() - began < chosen.seconds:
         result = simulate(first + seeds)

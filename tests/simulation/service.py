@@ -226,7 +226,7 @@ class Service:
         self.disk.heal()
         self.reads_fail = 0.0
         budget.incoming_bytes_max = usual.incoming_bytes_max
-        budget._unread_bytes_max = usual._unread_bytes_max  # noqa: SLF001
+        budget.unread_bytes_max = usual.unread_bytes_max
 
     def disconnect(self) -> None:
         """End all connections, as a power cut does. No client gets anything any more."""
@@ -277,7 +277,7 @@ class Service:
             "reads": parts.reader.waiting,
             "ids": parts.ids.batcher.waiting,
             "imports": parts.imports.limit.running,
-            "exports": parts.exports._limit.running,  # noqa: SLF001
+            "exports": parts.exports.limit.running,
             "streams": parts.changes.limit.running,
             "connections": len(self._server.connections),
         }

@@ -71,7 +71,7 @@ class Exports:
         self._observe = observe
         self._monotonic = monotonic
         self._threads = threads.pool(READING_THREADS, "export")
-        self._limit = ConcurrencyLimit(EXPORTS_MAX, "exports")
+        self.limit = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
     def of(self, suffix: str) -> Callable[[Request], Coroutine[None, None, Response]]:
         """Return what responds with a file that has this suffix."""
@@ -129,7 +129,7 @@ class Exports:
         response. A later one cuts the file off. Close the generator if you stop early.
         """
         token, has_begun = request.token, False
-        self._limit.acquire(token)
+        self.limit.acquire(token)
         ends_at = self._monotonic() + EXPORT_SECONDS_MAX
         damaged: list[int] = []
         pieces = _pieces(self._store, form, listing, tell, damaged.append)
@@ -155,7 +155,7 @@ class Exports:
             except (Exception, asyncio.CancelledError):  # noqa: BLE001 (no thread at a stop)
                 pieces.close()
             finally:
-                self._limit.release(token)
+                self.limit.release(token)
 
     async def _next_of(
         self, pieces: Generator[bytes, None, None], request: Request, ends_at: float

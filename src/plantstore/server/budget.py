@@ -43,7 +43,7 @@ class Budget:
         unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
         self.incoming_bytes_max = incoming_bytes_max
-        self._unread_bytes_max = unread_bytes_max
+        self.unread_bytes_max = unread_bytes_max
         self.incoming_bytes = 0
         self.unread_bytes = 0
         # The connections with incomplete heads, and those with unread responses and their sizes: of
@@ -74,7 +74,7 @@ class Budget:
         unread = self._with_token if has_token else self._without_token
         unread[connection] = unread.get(connection, 0) + size
         self.unread_bytes += size
-        while self.unread_bytes > self._unread_bytes_max:
+        while self.unread_bytes > self.unread_bytes_max:
             unread = self._without_token or self._with_token
             self._drop(unread, next(iter(unread)))
 

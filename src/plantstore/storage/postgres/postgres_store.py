@@ -48,6 +48,7 @@ from plantstore.storage.postgres.postgres_pages import select_by_id, select_page
 from plantstore.storage.postgres.postgres_plants import MARK, SLOTS, write_changes
 from plantstore.storage.postgres.primary import Primary
 from plantstore.storage.postgres.session import (
+    GRACE_SECONDS,
     Connection,
     fenced,
     require_sessions,
@@ -73,6 +74,7 @@ class PostgresStore(SmallTables):
         database: its name in messages.
         policy: what to do about its schema.
         standbys_min: minimum number of synchronous standbys that a commit must wait for.
+        grace_seconds: how long to wait for a server after its own timeouts.
         observe: is called when the primary or its state changes, and with the progress of a
             migration.
         grant_to: the role that gets the rights to use the tables.
@@ -95,11 +97,14 @@ class PostgresStore(SmallTables):
         policy: SchemaPolicy = SchemaPolicy.MIGRATE,
         *,
         standbys_min: int = 0,
+        grace_seconds: float = GRACE_SECONDS,
         observe: Observer = ignore,
         grant_to: str | None = None,
     ) -> None:
         self._database = database
-        self._primary = Primary(url, observe=observe, standbys_min=standbys_min)
+        self._primary = Primary(
+            url, observe=observe, standbys_min=standbys_min, grace_seconds=grace_seconds
+        )
         with self._connected(f"{database} cannot be opened") as connection:
             require_sessions(connection, self._primary.connect)
             if grant_to is not None:

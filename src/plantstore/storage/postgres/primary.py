@@ -31,6 +31,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError, shorten
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.session import (
+    GRACE_SECONDS,
     READ_ONLY,
     REASON_CHARACTERS_MAX,
     UNREACHABLE,
@@ -81,6 +82,7 @@ class Primary:
         url: of the database.
         observe: is called when the primary or the number of its standbys changes.
         standbys_min: minimum number of synchronous standbys that a commit must wait for.
+        grace_seconds: how long to wait for a server after its own timeouts.
         monotonic: a clock in seconds that never goes back.
 
     Raises:
@@ -94,11 +96,13 @@ class Primary:
         *,
         observe: Observer = ignore,
         standbys_min: int = 0,
+        grace_seconds: float = GRACE_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conninfo = parse_url(url)
         self._observe = observe
         self._standbys_min = standbys_min
+        self._grace_seconds = grace_seconds
         self._monotonic = monotonic
         # The lock guards the attributes below it.
         self._lock = threading.Lock()
@@ -166,6 +170,7 @@ class Primary:
             connection = open_connection(make_conninfo(self._conninfo, **primary))
             connection.takes_writes = False
         connection.made_at, connection.standbys_min = made_at, self._standbys_min
+        connection.grace_seconds = self._grace_seconds
         try:
             connection.configure(has_timeout=has_timeout)
             if connection.takes_writes:

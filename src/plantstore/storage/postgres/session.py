@@ -110,6 +110,7 @@ class Connection(psycopg.Connection[TupleRow]):
         used_at: when it was last used without an error, by the same clock.
         standbys: how many synchronous standbys a commit waited for at the last count.
         standbys_min: minimum number of them.
+        grace_seconds: how long to wait after the server's timeout, and for a cancellation.
         takes_writes: whether the server took writes when the connection was opened.
 
     """
@@ -117,6 +118,7 @@ class Connection(psycopg.Connection[TupleRow]):
     wait_seconds: float | None = CONFIGURE_SECONDS
     made_at = used_at = -math.inf
     standbys = standbys_min = 0
+    grace_seconds: float = GRACE_SECONDS
     takes_writes = True
 
     def __init__(self, pgconn: PGconn) -> None:
@@ -134,7 +136,7 @@ class Connection(psycopg.Connection[TupleRow]):
                 # Without a cancellation, a session that waits for a standby would continue to
                 # wait, and keep its locks.
                 with contextlib.suppress(psycopg.Error):
-                    self.cancel_safe(timeout=GRACE_SECONDS)
+                    self.cancel_safe(timeout=self.grace_seconds)
                 self.pgconn.finish()
             raise
 
@@ -158,7 +160,7 @@ class Connection(psycopg.Connection[TupleRow]):
             [(statement_timeout, fsync, encoding, names)] = self.execute(_INSPECT)
             if not has_timeout:
                 self.execute("SET statement_timeout = 0")
-        self.wait_seconds = statement_timeout / 1000 + GRACE_SECONDS if has_timeout else None
+        self.wait_seconds = statement_timeout / 1000 + self.grace_seconds if has_timeout else None
         if fsync == "off":
             raise StoreUnavailableError(
                 "The database runs with fsync = off: a power cut would lose confirmed changes"

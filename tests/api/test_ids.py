@@ -115,10 +115,11 @@ def test_when_too_many_requests_wait_for_ids_a_further_one_is_503(world: World, 
 def test_a_request_whose_commit_failed_can_be_repeated(
     world: World, failure: Exception, status: int, message: str
 ) -> None:
+    assert world.send("POST", "/ids?count=2").json() == {"first": 1, "last": 2}
     world.store.fail(failure, "hand_out_ids")
     failed = world.send("POST", "/ids")
     world.store.repair()
 
     assert (failed.status_code, failed.json()["message"]) == (status, message)
-    assert world.send("POST", "/ids").json() == {"first": 1, "last": 1}
+    assert world.send("POST", "/ids").json() == {"first": 3, "last": 3}
     assert world.told(CommitFailed) == [CommitFailed(failure, 1)]

@@ -373,8 +373,15 @@ def test_requests_without_a_token_share_one_rate_and_the_places_of_one_token(wor
     said = "The service without a token may be used at most 3 per 1 hour"
     assert_error(refused, 429, ErrorCode.RATE_EXCEEDED, said)
     assert with_token.status_code == 200
+
+
+def test_three_quarters_of_the_requests_that_may_run_are_of_one_token() -> None:
     limit = ConcurrencyLimit(4, "exports")
+
     for _ in range(3):
         limit.acquire("")
-    with pytest.raises(RequestError, match="Too many exports without a token run"):
+    for _ in range(2):
+        with pytest.raises(RequestError, match="Too many exports without a token run"):
+            limit.acquire("")
+        limit.release("")
         limit.acquire("")

@@ -76,6 +76,18 @@ test("the list by name begins at what is typed, in any script, and the history l
   assert.equal(state.from, "шиповник", "what is typed remains while the list is loading");
 });
 
+test("the end of a change leaves what is being typed, whose search loads the list", (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const requests = answer();
+  listing.type({ currentTarget: { value: "ro" } });
+
+  listing.loadAgain();
+
+  assert.equal(state.search, "ro");
+  context.mock.timers.tick(1000);
+  assert.match(requests.at(-1).path, /q=ro/);
+});
+
 test("a page is loaded with the parameters of its address that the service knows", async () => {
   const requests = answer(respondPlants([ABIES]));
   history.replaceState(null, "", "?after=1&sort=-id&utm_source=mail");

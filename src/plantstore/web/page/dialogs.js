@@ -15,7 +15,7 @@
 
 import { focus, PlantText } from "./elements.js";
 import { html, renew } from "./html.js";
-import { load } from "./listing.js";
+import { loadAgain } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 
@@ -134,7 +134,7 @@ async function attempt(dialog, button) {
     clearTimeout(timer);
     change({ isBusy: false, said });
   }
-  if (!state.signIn) load();
+  if (!state.signIn) loadAgain();
 }
 
 /**

@@ -13,7 +13,7 @@ import { client } from "./client.js";
 import { Frame, open } from "./dialogs.js";
 import { focus, number, say } from "./elements.js";
 import { html, renew } from "./html.js";
-import { load } from "./listing.js";
+import { loadAgain } from "./listing.js";
 import { listRefused, RefusedRows, readRefused } from "./refused.js";
 import { ApiError } from "./requests.js";
 import { attempt, findScope, finish, makeAction } from "./sets.js";
@@ -134,7 +134,7 @@ export async function startImport(plan) {
   update({ importing: isOver ? {} : { ...state.importing, isRunning: false, ...end } });
   if (isOver) focus("#plants-title");
   if (isOver) update({ toast: { ...state.toast, link: saved.map(makeLink) } });
-  load();
+  loadAgain();
 }
 
 /**

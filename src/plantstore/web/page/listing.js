@@ -48,6 +48,12 @@ export async function load() {
   }
 }
 
+/** Load the list after a change. If something is being typed, its search loads the list at its end. */
+export function loadAgain() {
+  if (loading.signal.aborted) refreshTags();
+  else load();
+}
+
 /** Load the page of the address, if another one is shown. */
 export function followAddress() {
   const asked = select(new URLSearchParams(location.search), PARAMETERS);

@@ -16,7 +16,7 @@ import { client } from "./client.js";
 import { ask, Choice, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
 import { html, renew } from "./html.js";
-import { load } from "./listing.js";
+import { loadAgain } from "./listing.js";
 import { hasStatus, messageOf, NOT_FOUND } from "./requests.js";
 import { may, state, update } from "./state.js";
 
@@ -235,7 +235,7 @@ export async function undo({ set, plant }) {
   } finally {
     running.delete(set);
   }
-  load();
+  loadAgain();
 }
 
 /** @param {import("./client.js").UndoCounts} counts @param {?Plant} [plant] if it is one */

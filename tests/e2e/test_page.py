@@ -143,7 +143,7 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     expect(field).not_to_have_value("")  # the free id
     store(page, id=str(BESIDE), name="beside")
     expect(page.locator("#namesake")).to_have_text(f"Another plant has this name: {BESIDE}")
-    expect(error).to_contain_text(f"Id {BESIDE} is Beside. Open it")
+    expect(error).to_contain_text(f"Id {BESIDE} is Beside: open it")
     expect(field).to_be_focused()
     expect(field).to_have_attribute("aria-invalid", "true")
     store(page, id=str(BIG), name="Rosa × damascena")

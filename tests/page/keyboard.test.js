@@ -35,6 +35,7 @@ const PLACES = {
   first: inRow(first),
   second: inRow(second),
   head: element("head", { "#listing": {} }),
+  heading: element("heading", { "#plants-title": {} }),
   elsewhere: element("elsewhere", {}),
 };
 
@@ -72,6 +73,7 @@ describe("keys lead through the list", () => {
     ["first", " ", {}, ["box of first"]],
     ["second", " ", { shiftKey: true }, ["box of second with Shift"]],
     ["second", "/", {}, ["search"]],
+    ["heading", "/", {}, ["search"]],
   ]) {
     test(`${key} in ${place}: ${expected}`, () => {
       assert.deepEqual(type(place, key, more), [expected, true]);

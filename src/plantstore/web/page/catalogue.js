@@ -134,7 +134,7 @@ function Chosen() {
       aria-label="Leave ${name || "(empty)"}"><${PlantText} text=${name} /> ×</a>
     ${
       tag !== null &&
-      listing?.total &&
+      Boolean(listing?.total) &&
       html`<button id="rename" type="button" data-needs="plants:update" onclick=${() => renameTag(tag)}>
         Rename tag
       </button>`

@@ -11,6 +11,9 @@ import { may, state } from "./state.js";
 /** The elements from which the arrow down leads to the first plant. */
 const ABOVE = "#search, #plants-title, #listing";
 
+/** The list with its heading, which has the focus after a sign-in. */
+const LIST = "#plants-title, #listing";
+
 /** Act on a key that was pressed anywhere on the page. @param {KeyboardEvent} event */
 export function press(event) {
   const target = /** @type {Element} */ (event.target);
@@ -43,8 +46,9 @@ function findAct({ key, shiftKey }, target) {
   if (key === " " && box && target !== box) {
     return () => box.dispatchEvent(new MouseEvent("click", { shiftKey, bubbles: true }));
   }
-  if (key === "/" && target.closest("#listing")) return () => focus("#search");
-  return key === "n" && target.closest("#listing") && may("plants:create") && addPlants;
+  if (!target.closest(LIST)) return undefined;
+  if (key === "/") return () => focus("#search");
+  return key === "n" && may("plants:create") && addPlants;
 }
 
 /** @param {Element} row gets the focus */

@@ -149,7 +149,7 @@ async function explain(error, id) {
   if (!(error instanceof ApiError) || error.error !== ID_TAKEN) throw error;
   const found = await client.read(id).catch(messageOf);
   if (typeof found !== "string")
-    error.shown = html`Id ${id} is <i><bdi>${found.plant.name}</bdi></i>. ${makeLink(id, "Open it")}`;
+    error.shown = html`Id ${id} is <i><bdi>${found.plant.name}</bdi></i>: ${makeLink(id, "open it")}`;
   throw error;
 }
 

@@ -48,10 +48,13 @@ function TagView({ tag, label, ...props }) {
     <${Frame} id="tagging" fields=${["tag"]} buttons=${[["save", label, "primary"]]}>
       <${Names} ...${props} />
       <${Field} id="tagging-tag" name="tag" label="Tag" autofocus value=${tag}
-        ...${SUGGESTING} hint="If it is empty, the plants will have no tag." />
+        onfocus=${select} ...${SUGGESTING} hint="If it is empty, the plants will have no tag." />
     <//>
   `;
 }
+
+/** Select the old tag, so that typing replaces it. @param {On<HTMLInputElement>} event */
+const select = ({ currentTarget }) => currentTarget.select();
 
 /** Delete plants, after a confirmation. @param {Plant[]} plants */
 export function deletePlants(plants) {

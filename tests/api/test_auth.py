@@ -316,6 +316,17 @@ def test_a_token_that_is_used_too_often_is_refused_and_others_are_not(world: Wor
     assert other.status_code == 200
 
 
+@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
+@pytest.mark.world(rate_per_token="2/hour")
+def test_a_request_is_one_use_of_its_token(world: World, operation: Operation) -> None:
+    request = operation.request()
+    headers = {**request.pop("headers", {}), "Authorization": f"Bearer {world.token}"}
+    world.ask(**request, headers=headers)
+
+    left = [200, 429] if operation.needs_token else [200, 200, 429]
+    assert [world.get("/token").status_code for _ in left] == left
+
+
 @pytest.mark.world(rate_per_token="1/hour")
 def test_requests_that_are_refused_for_other_reasons_do_not_count(world: World) -> None:
     reader = world.add_token("reader", "plants:read")

@@ -411,6 +411,41 @@ def test_each_line_is_one_use_of_the_token(world: World) -> None:
     assert len(world.store.plants) == 8
 
 
+@pytest.mark.world(rate_per_token="8/day")
+def test_a_list_that_is_longer_than_the_rate_gets_further_when_it_is_sent_again(
+    world: World,
+) -> None:
+    statuses = []
+    for _ in range(9):
+        statuses.append(change(world, *creates(1, 20)).status_code)
+        world.now += 2 * 86_400
+
+    assert statuses[0] == 429
+    assert statuses[-1] == 200
+    assert len(world.store.plants) == 19
+
+
+@pytest.mark.world(rate_per_token="2/day")
+def test_a_dry_run_is_one_use_of_the_token(world: World) -> None:
+    answer = change(world, *creates(1, 5), query="?dry-run=true")
+
+    assert answer.status_code == 200
+    assert [world.get("/token").status_code for _ in range(2)] == [200, 429]
+
+
+@pytest.mark.world(rate_per_token="4/second")
+def test_a_list_waits_if_its_token_may_be_used_again_soon(world: World) -> None:
+    async def send() -> httpx.Response:
+        body = b"\n".join(creates(1, 7))
+        sending = asyncio.ensure_future(world.sending("POST", "/changes", body, fields=NDJSON))
+        while not sending.done():
+            await asyncio.sleep(0.01)
+            world.now += 0.01
+        return await sending
+
+    assert world.run(send()).json()["stored"] == 6
+
+
 class Shown(Threads):
     """Threads whose pools a test may use."""
 

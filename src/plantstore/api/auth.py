@@ -100,6 +100,13 @@ class RatePerToken:
             counted[rate, token] = window, before, current + uses
         self._uses |= counted
 
+    def give_back(self, token: str, uses: int) -> None:
+        """Count fewer uses, because they changed nothing."""
+        for rate in self._rates:
+            if found := self._uses.get((rate, token)):
+                window, before, current = found
+                self._uses[rate, token] = window, before, max(0, current - uses)
+
 
 # How long a token is cached. A revocation takes effect within this time. The documentation
 # promises only twice this time.

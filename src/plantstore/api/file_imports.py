@@ -41,7 +41,7 @@ from plantstore.api.parameters import (
     require_no_coding,
     unsupported,
 )
-from plantstore.changes import AllInSet, Result, SingleChange
+from plantstore.changes import AllInSet, Outcome, Result, SingleChange
 from plantstore.commit.imports import (
     BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
@@ -97,6 +97,8 @@ _MEDIA_TYPE: Final = re.compile(
     r'([!-+\--:<-~]+)[ \t]*(?:;[ \t]*(?:(?:charset=(?:utf-?8|"utf-?8")|header=present)[ \t]*)?)*',
     re.IGNORECASE | re.ASCII,
 )
+
+_MADE: Final = (Outcome.STORED, Outcome.REPLACED, Outcome.DELETED)
 
 ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
@@ -401,12 +403,12 @@ class Imports:
         """
         changes = step.changes
         await self.admit(job.request, job.scopes)
+        uses, job.prepaid_uses = step.uses - job.prepaid_uses, 0
+        await self._spend(job.request.token, uses)
         async with self._making:
             if job.is_over:
                 return
             job.require_client()
-            self._authenticator.rate_limit.spend(job.request.token, step.uses - job.prepaid_uses)
-            job.prepaid_uses = 0
             if job.trial is None:
                 in_set = changes if job.set_name is None else AllInSet(changes, job.set_name)
                 outcomes = await self._writer.submit_all(in_set)
@@ -415,10 +417,32 @@ class Imports:
                 stored = await self._reader.find_plants([change.id for change in changes])
                 job.trial.bytes_max = TRIAL_BYTES_MAX // self.limit.running
                 outcomes = await self.in_thread(job.trial.decide, changes, stored)
+            self._give_back(job, step.uses, uses, outcomes)
             if job.has_plants:  # only one step at a time may hold that much memory
                 await self.in_thread(step.settle, outcomes)
         if not job.has_plants:
             await self.in_thread(step.settle, outcomes)
+
+    async def _spend(self, token: str, uses: int) -> None:
+        """Count uses of a token. Wait for its rate if this takes no longer than a client may."""
+        limit = self._authenticator.rate_limit
+        while True:
+            try:
+                return limit.spend(token, uses)
+            except RequestError as error:
+                seconds = int(error.headers["Retry-After"])
+                if seconds > self._patience_seconds:
+                    raise
+            await asyncio.sleep(seconds)
+
+    def _give_back(
+        self, job: Job, uses: int, spent: int, outcomes: Sequence[Result | RequestError]
+    ) -> None:
+        """Count only the changes that are made, so that a file that is sent again gets further."""
+        limit = self._authenticator.rate_limit
+        if limit.burst_max is not None:
+            made = 0 if job.trial is not None else sum(each in _MADE for each in outcomes)
+            limit.give_back(job.request.token, min(spent, uses - made))
 
     async def admit(self, request: Request, scopes: Collection[str]) -> None:
         """Check that the token still has these scopes."""

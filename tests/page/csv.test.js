@@ -60,10 +60,6 @@ describe("the encoding of a file is detected, and guessed if nothing tells it", 
     assert.deepEqual([table.rows[1][1], [...table.faults.keys()]], ["Rosa ×", [2]]);
     assert.ok(table.isGuessed);
   });
-
-  test("what is not text is refused", async () => {
-    await assert.rejects(read(bytesOf("\x89PNG\r\n\x1a\n\xff\xfe")), UnreadableError);
-  });
 });
 
 describe("the separator is that of the first row", () => {
@@ -131,6 +127,28 @@ describe("a row with a wrong quote is known, and the rows before it are kept", (
 
     await assert.rejects(read(`id,name\n1,"${"Rosa\n".repeat(600_000)}`), { message: reason });
   });
+});
+
+describe("a file without text is refused", () => {
+  for (const content of ["", "\ufeff", "sep=;\n"]) {
+    test(`nothing after ${JSON.stringify(content)}`, async () => {
+      await assert.rejects(read(content), new UnreadableError("The file is empty"));
+    });
+  }
+
+  for (const content of [
+    "%PDF-1.7\n1,2",
+    "\x89PNG\r\n\x1a\n\0",
+    `id,name\n${"1,A\n".repeat(200)}\b`,
+  ]) {
+    test(`other kinds of files: ${content.slice(0, 6)}`, async () => {
+      await assert.rejects(read(bytesOf(content)), /^Error: This file cannot be read/);
+      await assert.rejects(
+        read(utf16(`\ufeff${content}`, true)),
+        /^Error: This file cannot be read/,
+      );
+    });
+  }
 });
 
 test("empty rows are kept, so that the rows have the numbers of a spreadsheet", async () => {

@@ -40,10 +40,10 @@ describe("names are the same as the search folds them", () => {
   });
 });
 
-test("only plants that share a name are in groups", () => {
+test("only plants that share a name are in groups, those with a tag first", () => {
   const ids = group(PLANTS).map((plants) => plants.map(({ id }) => id));
 
-  assert.deepEqual(ids, [["7", "9", "10"]]);
+  assert.deepEqual(ids, [["9", "7", "10"]]);
 });
 
 /** Find the duplicates of plants that are stored. */
@@ -60,19 +60,40 @@ test("of a group, the chosen plant is kept, and the others are deleted in one ch
   const dialog = await find(PLANTS);
   assert.match(
     shown(dialog),
-    /1 name of several plants .*Keep one of 3 7 ROSA {2}canina 9 Rosa canina Bed 10 /,
+    /1 name of several plants .*Keep one of 3 9 Rosa canina Bed 7 ROSA {2}canina 10 /,
   );
   const { stored, sets, requests } = serve(PLANTS);
 
-  const said = await dialog.act({ 7: "9" }, { value: "7" });
+  const said = await dialog.act({ 9: "7" }, { value: "9" });
 
-  assert.deepEqual([...stored.keys()], ["3", "8", "9"]);
+  assert.deepEqual([...stored.keys()], ["3", "7", "8"]);
   assert.deepEqual([sets.size, requests], [1, ["POST changes"]]);
-  assert.equal(said, "2 plants deleted. Plant 9 is kept.");
-  assert.equal(state.toast.text, "2 plants merged into 9: \u2068Rosa canina\u2069");
+  assert.equal(said, "2 plants deleted. Plant 7 is kept.");
+  assert.equal(state.toast.text, "2 plants merged into 7: \u2068ROSA  canina\u2069");
   assert.doesNotMatch(shown(dialog), /Merge/);
   await state.toast.action[1]();
   assert.equal(stored.size, 5);
+});
+
+test("after a merge, the focus goes to the next group, and at the end to the button that closes", async () => {
+  const twins = ["Abies", "Picea", "Rosa"].flatMap((name, at) => [
+    { id: `1${at}`, name },
+    { id: `2${at}`, name },
+  ]);
+  const dialog = await find(twins);
+  serve(twins);
+  const focused = [];
+  const { querySelector } = document;
+  document.querySelector = (selector) => {
+    focused.push(selector);
+    return null;
+  };
+
+  for (const value of ["11", "12", "10"]) await dialog.act({}, { value });
+  Object.assign(document, { querySelector });
+
+  const first = '#duplicates [name="12"]';
+  assert.deepEqual(focused, [first, '#duplicates [name="10"]', "#duplicates menu button"]);
 });
 
 test("while plants are read, the dialog says how many, and its end ends the reading", async () => {

@@ -59,7 +59,7 @@ describe("the result has the number of each outcome", () => {
     [{ stored: 1 }, "1 plant imported: my.plants.csv", undefined],
     [
       { stored: 30_000, already_stored: 1_000, replaced: 2, refused: 3 },
-      "30,002 plants imported: my.plants.csv",
+      "30,000 new, 2 changed: my.plants.csv",
       "Import finished: 30,000 stored, 1,000 already there, 2 updated, 3 refused.",
     ],
     [
@@ -176,7 +176,7 @@ describe("an import can be undone", () => {
 
   test("what it created is deleted, and what it replaced is as before", async () => {
     const set = await importTwo();
-    assert.equal(state.toast.text, "2 plants imported: my.plants.csv");
+    assert.equal(state.toast.text, "1 new, 1 changed: my.plants.csv");
     const requests = answer(
       respond({ restored: 1, deleted: 1, recreated: 0, kept: 0, kept_ids: [] }),
     );
@@ -201,7 +201,7 @@ describe("an import can be undone", () => {
     await importTwo({});
 
     const { text, note, action } = state.toast;
-    assert.equal(text, "2 plants imported: my.plants.csv");
+    assert.equal(text, "1 new, 1 changed: my.plants.csv");
     assert.deepEqual(
       [note, action],
       ["This cannot be undone: the service keeps no changes.", undefined],

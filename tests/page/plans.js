@@ -9,7 +9,7 @@ const { signal } = new AbortController();
 export async function previewOf(content, isPasted = false, name = "my.plants.csv") {
   const table = isPasted ? readPasted(content) : await readCsv(new TextEncoder().encode(content));
   const file = new File([content], name);
-  const preview = { file, isPasted, table, stored: new Map() };
+  const preview = { file, isPasted, table, same: new Set(), stored: new Map() };
   suggest(preview);
   return preview;
 }

@@ -381,7 +381,10 @@ describe("if names of new plants are there already, the preview asks whether to 
 
   test("with the names as the search folds them", async () => {
     await open("Name\nrosa x alba\nAbies\nROSA ×ALBA\n", () => ({ stored: 1 }));
-    assert.match(text(), /2 of the names are there already Skip Import as new plants/);
+    assert.match(
+      text(),
+      /2 of the names are there already 7 ?: Rosa × Alba Skip Import as new plants/,
+    );
 
     await choose("there already", "skip");
 
@@ -403,7 +406,7 @@ describe("if names of new plants are there already, the preview asks whether to 
 
     await open("Name\nAbies\nRosa x alba\n", () => ({ stored: 2 }));
 
-    assert.match(text(), /1 of the names is there already/);
+    assert.match(text(), /1 of the names is there already 7 ?: Rosa × Alba Skip/);
     assert.deepEqual(paths, [
       "plants?sort=name&limit=1000",
       "plants?sort=name&from=Abies&limit=20",
@@ -440,6 +443,71 @@ describe("numbers in a first column without a usual name are ids", () => {
 
   test("nor if their names cannot be read", async () => {
     assert.equal(await idOf(respond({ message: "It lacks the scope" }, 403)), -1);
+  });
+
+  for (const [renamed, same, id] of [
+    [1, 4, 0],
+    [2, 58, 0],
+    [3, 3, 0],
+    [60, 80, 0],
+    [3, 2, -1],
+    [80, 60, -1],
+  ]) {
+    test(`also if ${renamed} were renamed, and ${same} not: ${id === 0}`, async () => {
+      globalThis.fetch = async (path) =>
+        respondPlants(path.startsWith("plants/") ? { id: path.slice(7), name: "New" } : []);
+      const lines = Array.from({ length: renamed }, (_, at) => at + 2);
+      const errors = lines.map((line) => ({ ...TAKEN, line }));
+      const rows = Array.from({ length: renamed + same }, (_, at) => `${at + 1},Rosa ${at},7\n`);
+
+      await open(`Art.No,Plant name,Quantity\n${rows.join("")}`, (conflict) => ({
+        already_stored: same,
+        ...(conflict === "replace" ? { replaced: renamed } : { refused: renamed, errors }),
+      }));
+
+      assert.equal(state.dialog.content.preview.columns.id, id);
+    });
+  }
+});
+
+describe("a row is the same if only blanks at the ends are stored besides", () => {
+  const openStored = async (plants, content) => {
+    const stored = new Map(plants.map((plant) => [plant.id, plant]));
+    globalThis.fetch = async (path) => respondPlants(stored.get(path.slice(7)) ?? []);
+    const bodies = [];
+    answerFile(async (request) => {
+      const body = await request.body.text();
+      bodies.push(body);
+      const ids = body.split("\r\n").slice(1, -1);
+      const many = ids.length;
+      const errors = ids.map((_, at) => ({ ...TAKEN, line: at + 2 }));
+      const isReplacing = request.path.includes("replace");
+      const counts = isReplacing ? { replaced: many } : { refused: many, errors };
+      withResponse({ ...NONE, ...counts })(request);
+    });
+    update({ dialog: null });
+    openPreview(new File([content], "plants.csv"), () => {});
+    await checked();
+    return bodies;
+  };
+  const blank = (id) => ({ id: String(id), name: `Rosa ${id} `, tag: "Bed\u00a0" });
+
+  test("and is not sent", async () => {
+    const plants = [blank(1), { id: "2", name: "Abies" }, { id: "3", name: "Acer", tag: " " }];
+
+    const bodies = await openStored(plants, "id,name,tag\n1,Rosa 1 ,Bed \n2,Tilia,\n3,Acer,\n");
+
+    assert.equal(bodies.at(-1), "id,name,tag\r\n2,Tilia,\r\n");
+    assert.match(text(), /0 new, 2 the same, 1 change 1 plant exists 2 ?: Abies → +Tilia Update/);
+  });
+
+  test("however many there are", async () => {
+    const ids = Array.from({ length: 120 }, (_, at) => at + 1);
+
+    await openStored(ids.map(blank), `id,name\n${ids.map((id) => `${id},Rosa ${id}\n`).join("")}`);
+
+    assert.match(text(), / 5 Rosa 5 0 new, 120 the same/);
+    assert.ok(!hasImport());
   });
 });
 
@@ -489,7 +557,7 @@ test("a file that cannot be read, or checked, says why", async () => {
   openPreview(new File(["id,name\n1,A"], "plants.csv"));
   await new Promise((resolve) => onUpdate(() => state.dialog?.error && resolve(undefined)));
 
-  assert.match(unreadable, /neither CSV nor a workbook/);
+  assert.match(unreadable, /This file cannot be read: it is neither CSV nor a workbook/);
   assert.deepEqual([error.isOutage, state.dialog.error.isOutage], [false, true]); // The latter may end.
   assert.match(textOf(state.dialog.View(state.dialog.content)), /It is busy .*Try again/);
 });

@@ -220,6 +220,19 @@ describe("what a spreadsheet hides or merges is told", () => {
   }
 });
 
+test("a workbook begins with its first visible sheet that has a column of names", async () => {
+  const cells = (...rows) => utils.aoa_to_sheet(rows);
+  const sheets = {
+    Hidden: cells(["id", "name"]),
+    Cover: cells(["Nursery Greene"], ["No", "Price"]),
+    Stock: cells(["Nursery Greene"], [], [null, "Nr.", "Plant name"], [null, 1, "Rosa"]),
+    Other: cells(["id", "name"]),
+  };
+  const hidden = { Workbook: { Sheets: [{ Hidden: 1 }, {}, {}, {}] } };
+
+  assert.equal((await readSheet(save(sheets, hidden))).sheet, 2);
+});
+
 describe("OpenDocument", () => {
   const cell = (type, text) =>
     `<table:table-cell ${type}>${text ? `<text:p>${text}</text:p>` : "<text:p/>"}</table:table-cell>`;

@@ -45,12 +45,13 @@ const STEP_ROWS = 5_000;
 
 const WRONG = "Its encoding is wrong here: a character cannot be read";
 const OPEN = "A quote is missing or wrong here";
+const BROKEN = "This file cannot be read: it is neither CSV nor a workbook (.xlsx, .xls, .ods)";
 
 /** The first line by which a spreadsheet knows the separator. */
 const SEPARATOR_LINE = /^"?sep=([,;\t])"?\r?\n/i;
 
-/** What no text begins with. */
-const isControl = (/** @type {number} */ byte) => byte < 9 || (byte > 13 && byte < 32);
+/** Whether a file is a PDF, or its first kilobyte has characters up to U+0008. @param {string} text */
+const isBinary = (text) => /^%PDF-|[\0-\b]/.test(text.slice(0, 1024));
 
 /** A file that cannot be read. Its message says why. */
 export class UnreadableError extends Error {}
@@ -74,16 +75,15 @@ export function pause() {
  * @returns {Promise<Table>}
  */
 export async function readCsv(bytes, encoding) {
-  if (!encoding && !isMarked(bytes) && bytes.subarray(0, 8).some(isControl)) {
-    throw new UnreadableError("This is neither CSV nor a workbook (.xlsx, .xls, .ods)");
-  }
   const [guess, isSure] = guessEncoding(bytes);
   const found = encoding ?? guess;
   let text = new TextDecoder(found).decode(bytes).replace(/^\ufeff+/, "");
+  if (isBinary(text)) throw new UnreadableError(BROKEN);
   // PapaParse reads one kind of line end.
   if (/\r(?!\n)/.test(text)) text = text.replace(/\r\n?/g, "\n");
   const [line = "", given] = SEPARATOR_LINE.exec(text) ?? [];
   text = text.slice(line.length);
+  if (text === "") throw new UnreadableError("The file is empty");
   const separator = given ?? findSeparator(text);
   const table = await parse(text, separator);
   if (text.includes("\ufffd")) {
@@ -118,11 +118,6 @@ export function readPasted(text) {
   return { rows, faults: new Map(), separator: "\t" };
 }
 
-/** Whether bytes begin with the byte order mark of UTF-16. @param {Uint8Array} bytes */
-function isMarked([first, second]) {
-  return (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff);
-}
-
 /**
  * Return the encoding of a text, and whether it is sure. What is not UTF-8 is taken for one of the
  * single-byte encodings of Windows, unless most of its characters beyond ASCII are UTF-8: then only
@@ -132,7 +127,9 @@ function isMarked([first, second]) {
  * @returns {[string, boolean]}
  */
 function guessEncoding(bytes) {
-  if (isMarked(bytes)) return [bytes[0] === 0xff ? "utf-16le" : "utf-16be", true];
+  const [first, second] = bytes;
+  if (first === 0xff && second === 0xfe) return ["utf-16le", true];
+  if (first === 0xfe && second === 0xff) return ["utf-16be", true];
   const as = (/** @type {string} */ encoding) => new TextDecoder(encoding).decode(bytes);
   const text = as("utf-8");
   const wrong = text.match(/\ufffd/g)?.length ?? 0;

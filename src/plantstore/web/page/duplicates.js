@@ -2,7 +2,7 @@
 
 import { make } from "./changes.js";
 import { Choice, Frame, open } from "./dialogs.js";
-import { countPlants, number } from "./elements.js";
+import { countPlants, focus, number } from "./elements.js";
 import { html, isolate } from "./html.js";
 import { findAll } from "./listing.js";
 import { fold } from "./names.js";
@@ -15,10 +15,11 @@ import { state, update } from "./state.js";
 /** How many groups are shown at once: others follow when these are merged. */
 const SHOWN_MAX = 100;
 
-/** Return the groups of plants that share a name. @param {Plant[]} plants */
+/** Return the groups of plants that share a name. First are those with a tag. @param {Plant[]} plants */
 export function group(plants) {
   const groups = Map.groupBy(plants, ({ name }) => fold(name));
-  return [...groups.values()].filter((each) => each.length > 1);
+  const several = [...groups.values()].filter((each) => each.length > 1);
+  return several.map((each) => each.sort((one, other) => Number(!one.tag) - Number(!other.tag)));
 }
 
 /** Read all plants, in order of their names, and show the groups. */
@@ -30,7 +31,8 @@ export async function findDuplicates() {
   };
   /** @type {import("./dialogs.js").Act} */
   const act = async (typed, { value }) => {
-    const all = groups.find(([{ id }]) => id === value) ?? [];
+    const at = groups.findIndex(([{ id }]) => id === value);
+    const all = groups[at];
     const kept = all.find(({ id }) => id === typed[value]) ?? all[0];
     const others = all.filter((plant) => plant !== kept);
     const outcome = `merged into ${kept.id}: ${isolate(kept.name)}`;
@@ -41,6 +43,8 @@ export async function findDuplicates() {
     const isMerged = left.length === 0;
     if (isMerged) groups = groups.filter((each) => each !== all);
     show({});
+    const next = groups[at] ?? groups.at(-1);
+    focus(next ? `#duplicates [name="${next[0].id}"]` : "#duplicates menu button");
     return isMerged ? `${countPlants(others.length)} deleted. Plant ${kept.id} is kept.` : "";
   };
   /** @type {import("./dialogs.js").Dialog} */

@@ -12,7 +12,7 @@ import { may } from "./state.js";
 /** @typedef {import("./plan.js").Plan} Plan */
 
 /** How many of the plants that change are shown: each is read. */
-const SHOWN_CHANGES = 50;
+export const SHOWN_CHANGES = 50;
 
 /** How many plants keep their names, which are read, if the file has none. */
 const NAMES_MAX = 1000;
@@ -48,7 +48,7 @@ export async function readNames(preview, signal) {
 }
 
 /**
- * Find which names of rows without an id plants have already.
+ * Find the plants that have the names of rows without an id already.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
@@ -70,28 +70,38 @@ export async function findStored(preview, signal) {
     isAll = total <= sought.size * PLANTS_A_NAME && !signal.aborted;
     return isAll;
   });
-  const names = new Set(plants.map((plant) => fold(plant.name)));
+  const named = new Map(plants.map((plant) => [fold(plant.name), plant]));
   await forEach(sought, signal, async ([key, text]) => {
-    stored.set(key, names.has(key) || (!isAll && (await findNamed(text, signal)).length > 0));
+    const [other] = named.has(key) || isAll ? [] : await findNamed(text, signal);
+    stored.set(key, named.get(key) ?? other);
   });
 }
 
 /**
- * Return the first plants that would change, as they are. A dry run without updates refuses them.
+ * Return the first plants that would change, as they are. A dry run without updates refuses them. The
+ * ids of those that differ only in blanks at the ends are added to `same`.
  *
- * @param {Plan} plan @param {AbortSignal} signal
+ * @param {Plan} plan @param {Set<string>} same @param {AbortSignal} signal
  */
-export async function readChanging({ file, ids, lines, columns, readSent }, signal) {
+export async function readChanging({ file, ids, lines, columns, readSent }, same, signal) {
   const { result } = await client.import(file, { signal, isDry: true });
   const taken = result.errors.filter(({ error }) => error === ID_TAKEN);
   const replaced = new Set(taken.map(({ line }) => ids[lines.indexOf(line)]));
   const changing = /** @type {import("./plan.js").Changing[]} */ ([]);
-  await forEach([...replaced].slice(0, SHOWN_CHANGES), signal, async (id) => {
+  const trim = (text = "") => text.trim();
+  let shown = 0;
+  await forEach(replaced, signal, async (id) => {
+    if (shown === SHOWN_CHANGES) return;
+    shown += 1;
     // It may be deleted, or the token does not permit to read it.
     const old = await client.read(id, signal).then(({ plant }) => plant, messageOf);
     if (typeof old === "string") return;
     const sent = readSent(ids.lastIndexOf(id));
-    changing.push({ old, plant: { ...sent, tag: columns.tag < 0 ? old.tag : sent.tag } });
+    const plant = { ...sent, tag: columns.tag < 0 ? old.tag : sent.tag };
+    if (trim(old.name) === trim(plant.name) && trim(old.tag) === trim(plant.tag)) {
+      same.add(id);
+      shown -= 1;
+    } else changing.push({ old, plant });
   });
   return changing.sort(({ old: one }, { old: other }) =>
     BigInt(one.id) < BigInt(other.id) ? -1 : 1,

@@ -168,14 +168,16 @@ async function send(plan, signal) {
     };
     const { result, isRecorded } = await attempt(action, store, signal);
     const many = result.stored + result.replaced;
-    finish(action, many, { isRecorded, isChanged: many > 0 });
+    const both = `${number(result.stored)} new, ${number(result.replaced)} changed: ${file.name}`;
+    const text = result.replaced > 0 ? both : undefined;
+    finish(action, many, { isRecorded, isChanged: many > 0 }, undefined, text);
     const said = describe(plan, result);
     const refused = readRefused(plan, result);
     if (many === 0 && !refused) say(said);
     if (refused) {
       const { write } = await import("./csv.js");
-      const text = `\ufeff${write(listRefused(plan, refused), plan.table.separator)}`;
-      save("Save the refused rows", new File([text], `${plan.base}-refused.csv`));
+      const rows = `\ufeff${write(listRefused(plan, refused), plan.table.separator)}`;
+      save("Save the refused rows", new File([rows], `${plan.base}-refused.csv`));
     }
     return { said, refused };
   } catch (error) {
@@ -243,9 +245,9 @@ export function Importing() {
 }
 
 /** @param {Plan} plan @param {import("./client.js").ImportResult} result */
-function describe({ faults, left }, { stored, already_stored, replaced, skipped, refused }) {
+function describe({ faults, same, left }, { stored, already_stored, replaced, skipped, refused }) {
   const counts = {
-    ...{ stored, "already there": already_stored, updated: replaced },
+    ...{ stored, "already there": already_stored + same, updated: replaced },
     ...{ skipped: skipped + left, refused: refused + faults.size },
   };
   const parts = Object.entries(counts)

@@ -6,45 +6,34 @@
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet?: number,
  *   table?: import("./csv.js").Table, top: number, isHeaded?: boolean, columns?: Columns,
- *   isGuess?: boolean, plan?: Plan, names?: Map<string, string>, stored: Map<string, boolean>,
- *   isRead: boolean, conflict?: import("./client.js").Conflict, twins?: "skip"|"import",
- *   takesLast: boolean, refused?: import("./refused.js").Refused, run: AbortController}} Preview what
- *   the user chose, and what became of it; the index of the first row that is used; whether only its
- *   values tell the column of ids; by their ids, the names that plants keep; which folded names plants
- *   have already; `isRead` if the table is what was chosen; what becomes of rows whose id a plant has
- *   already, and of those that get an id and whose name a plant has; `takesLast` if the last row of an
- *   id is sent
+ *   isGuess?: boolean, plan?: Plan, names?: Map<string, string>, same: Set<string>,
+ *   stored: Map<string, Plant|undefined>, isRead: boolean, takesLast: boolean,
+ *   conflict?: import("./client.js").Conflict, twins?: "skip"|"import",
+ *   refused?: import("./refused.js").Refused, run: AbortController}} Preview what the user chose, and
+ *   what became of it; the index of the first row that is used; whether only its values tell the column
+ *   of ids; by their ids, the names that plants keep; the ids of plants that are the same but for blanks
+ *   at the ends; by its folded name, a plant that has it already; `isRead` if the table is what was
+ *   chosen; `takesLast` if the last row of an id is sent; what becomes of rows whose id a plant has
+ *   already, and of those that get an id and whose name a plant has
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], conflict?: import("./client.js").Conflict, ids: string[], indexes: number[],
- *   lines: number[], readSent: (at: number) => Plant, unnumbered: number, twins: number, left: number,
- *   faults: Map<number, string>, isRepeating: boolean, shown: string[][],
+ *   lines: number[], readSent: (at: number) => Plant, unnumbered: number, same: number,
+ *   twins: Plant[], left: number, faults: Map<number, string>, isRepeating: boolean, shown: string[][],
  *   result?: import("./client.js").ImportResult, changing: Changing[],
  *   action?: import("./sets.js").Action, own?: File,
  *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>}} Plan the CSV that is
  *   sent; of each of its rows the id, the index of the row that it comes from, the line on which it
- *   begins, and the plant; how many rows without an id have the name of a plant, and how many are left
- *   out; what is not sent, and why; whether rows have the same id; what a dry run says; some plants
- *   that change; and if rows get ids, the user's file with them
+ *   begins, and the plant; how many rows are the same as their plants but for blanks at the ends; the
+ *   plants whose names rows without an id have, and how many of these rows are left out; what is not
+ *   sent, and why; whether rows have the same id; what a dry run says; some plants that change; and if
+ *   rows get ids, the user's file with them
  * @typedef {{old: Plant, plant: Plant}} Changing before and after
  */
 
+import { fold, MAYBE_ID, recognize, SAMPLED_ROWS } from "./columns.js";
 import { forEachRow, isEmpty, write } from "./csv.js";
 import { number } from "./elements.js";
 import { fold as foldName } from "./names.js";
-
-/** The usual names of the columns, in several languages, without blanks and signs; the best first. */
-const USUAL = {
-  id: split("id nr no number nummer num número numer č номер # plantid"),
-  name: split(
-    "name scientificname botanicalname latinname taxonname plantname taxon wissenschaftlichername " +
-      "botanischername nomscientifique nombrecientífico plant pflanze species art nom nombre nome " +
-      "nazwa название",
-  ),
-  tag: split("tag genus gattung genre género rodzaj род group category"),
-};
-
-/** The names of columns that may have ids, or other texts. */
-const MAYBE_ID = split("accession accessionnumber accessionno catalognumber catalogueno");
 
 /** A column that has one of these, or no usual name, is no column of ids because it has numbers. */
 const COUNTS =
@@ -57,9 +46,6 @@ const NO_NAME =
   /^[\d\s.,:/+%\p{Sc}-]*$|^\d{4}-\d\d-\d\dT|^\d{1,2}[\s.-]+\p{L}{3,9}[\s.,-]+(\d\d){1,2}$/u;
 
 const SHOWN_ROWS = 5;
-
-/** How many rows tell whether a column has ids. */
-const SAMPLED_ROWS = 20;
 
 /** The largest row that the service takes, in characters. */
 const ROW_CHARACTERS_MAX = 16 * 1024;
@@ -143,22 +129,6 @@ function findTop(rows, sample, isPasted) {
   return sample[widths.findIndex((width) => width > widest / 2)];
 }
 
-/** Return the columns that have usual names. @param {string[]} cells @returns {Columns} */
-function recognize(cells) {
-  const names = cells.map(fold);
-  const find = (/** @type {"id"|"name"|"tag"} */ field) =>
-    names.indexOf(USUAL[field].find((usual) => names.includes(usual)) ?? "\0");
-  return { id: find("id"), name: find("name"), tag: find("tag") };
-}
-
-/** @param {string} words */
-function split(words) {
-  return words.split(" ");
-}
-
-/** @param {string} text */
-const fold = (text) => text.toLowerCase().replace(/[\s.:_-]/g, "");
-
 /**
  * Whether the first column has ids: most are integers, and none of these is there twice.
  *
@@ -180,7 +150,7 @@ function areIds(rows, sample) {
  * @returns {Promise<Plan>}
  */
 export async function makePlan(preview, signal, given) {
-  const { file, isPasted, takesLast, names, stored, twins } = preview;
+  const { file, isPasted, takesLast, names, same, stored, twins } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
@@ -193,7 +163,7 @@ export async function makePlan(preview, signal, given) {
   /** @type {Plan} */
   const plan = {
     ...{ file, base, table, columns, header, shown: [], changing: [] },
-    ...{ ids: [], indexes: [], lines: [], unnumbered: 0, twins: 0, left: 0 },
+    ...{ ids: [], indexes: [], lines: [], unnumbered: 0, same: 0, twins: [], left: 0 },
     conflict: names ? "replace" : preview.conflict,
     ...{ faults: new Map(table.faults), isRepeating: false },
     readSent: (at) => ({ ...readRow(table.rows[plan.indexes[at]]), id: plan.ids[at] }),
@@ -223,9 +193,11 @@ export async function makePlan(preview, signal, given) {
     const repeat = isRepeated ? `Row ${number(other + 1)} has this id, too` : "";
     const fault = check(cells, index) || repeat;
     if (fault) plan.faults.set(index, fault);
-    const isTwin = !fault && own === "" && stored.get(foldName(name));
-    const isLeft = isTwin && twins === "skip";
-    if (isTwin) plan.twins += 1;
+    const isSame = !fault && same.has(own);
+    const twin = !fault && own === "" && stored.get(foldName(name));
+    const isLeft = twin && twins === "skip";
+    if (isSame) plan.same += 1;
+    if (twin) plan.twins.push(twin);
     if (isLeft) plan.left += 1;
     const isNew = !fault && own === "" && !isLeft;
     const id = isNew ? ids.next().value : own;
@@ -233,14 +205,15 @@ export async function makePlan(preview, signal, given) {
     if (fault || isLeft) return;
     if (isNew) plan.unnumbered += 1;
     const text = write([[id, name, tag].slice(0, fields.length)]);
+    // By other letters than those of English, one sees whether the encoding is right.
+    const shown = !table.isGuessed || /[^\0-\x7f]/.test(text) ? plan.shown : others;
+    if (shown.length < SHOWN_ROWS && INTEGER.test(id)) shown.push([isNew ? "new" : id, name, tag]);
+    if (isSame) return;
     parts.push(text);
     plan.ids.push(id);
     plan.indexes.push(index);
     plan.lines.push(line);
     line += text.split(/\r\n|\r|\n/).length - 1;
-    // By other letters than those of English, one sees whether the encoding is right.
-    const shown = !table.isGuessed || /[^\0-\x7f]/.test(text) ? plan.shown : others;
-    if (shown.length < SHOWN_ROWS && INTEGER.test(id)) shown.push([isNew ? "new" : id, name, tag]);
   });
   plan.shown = [...plan.shown, ...others].slice(0, SHOWN_ROWS);
   plan.file = new File(parts, file.name);

@@ -6,13 +6,14 @@
  * @typedef {import("./plan.js").Plan} Plan
  * @typedef {import("./plan.js").Columns} Columns
  * @typedef {import("./plan.js").Changing} Changing
+ * @typedef {import("./client.js").Plant} Plant
  */
 
 import { client } from "./client.js";
 import { ENCODINGS, FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
 import { Choice, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
-import { findStored, readChanging, readNames } from "./existing.js";
+import { findStored, readChanging, readNames, SHOWN_CHANGES } from "./existing.js";
 import { html, renew } from "./html.js";
 import { fold } from "./names.js";
 import { listSample, makePlan, suggest } from "./plan.js";
@@ -56,7 +57,7 @@ export function openPreview(file, start, isPasted = false) {
   /** @type {Preview} */
   const preview = {
     ...{ file, isPasted, top: 0, isRead: false, takesLast: false },
-    ...{ stored: new Map(), run: new AbortController() },
+    ...{ same: new Set(), stored: new Map(), run: new AbortController() },
   };
   /** @type {import("./dialogs.js").Act} */
   const act = async (_typed, { value }) => {
@@ -82,6 +83,7 @@ async function refresh(preview) {
   preview.run.abort();
   preview.run = new AbortController();
   const { signal } = preview.run;
+  preview.same = new Set();
   if (preview.plan) preview.plan.result = undefined;
   Object.assign(dialog ?? {}, { error: null });
   update();
@@ -116,16 +118,20 @@ async function check(preview, signal) {
   update();
   const conflict = may("plants:update") ? "replace" : "refuse";
   const { result } = await client.import(plan.file, { conflict, signal, isDry: true });
-  const isTaken = result.replaced > 0 || result.errors.some(({ error }) => error === ID_TAKEN);
-  if (isTaken) plan.changing = await readChanging(plan, signal);
+  const refused = result.errors.filter(({ error }) => error === ID_TAKEN);
+  const taken = result.replaced + refused.length;
+  const known = preview.same.size;
+  if (taken > 0) plan.changing = await readChanging(plan, preview.same, signal);
   signal.throwIfAborted();
-  const isSame = plan.changing.every(({ old, plant }) => fold(old.name) === fold(plant.name));
-  if (isTaken && preview.isGuess && !(isSame && plan.changing.length > 0)) {
-    // Other plants have these numbers, so they are no ids.
+  if (preview.same.size > known) return check(preview, signal); // without these rows
+  const isAlike = (/** @type {Changing} */ { old, plant }) => fold(old.name) === fold(plant.name);
+  const alike = plan.changing.filter(isAlike).length / (plan.changing.length || 1);
+  const others = taken * (1 - alike);
+  if (preview.isGuess && others > result.already_stored + plan.same + taken * alike) {
+    // Most plants that have these numbers are others, so they are no ids.
     Object.assign(preview, { columns: { ...plan.columns, id: -1 }, isGuess: false });
     await findStored(preview, signal);
-    await check(preview, signal);
-    return;
+    return check(preview, signal);
   }
   plan.result = result;
   preview.refused = readRefused(plan, result);
@@ -275,14 +281,15 @@ function Plants({ preview }) {
 /** Ask what becomes of rows whose plants exist, or whose names plants have. @param {{preview: Preview}} props */
 function Questions({ preview }) {
   const plan = /** @type {Plan} */ (preview.plan);
-  const { twins } = plan;
+  const { twins, changing } = plan;
   const existing = countExisting(plan);
+  const named = [...new Set(twins)].map((old) => ({ old }));
   return html`
     ${
       existing > 0 &&
       html`<fieldset>
         <legend>${renew(`${countPlants(existing)} ${existing === 1 ? "exists" : "exist"}`)}</legend>
-        <${Changes} plan=${plan} />
+        <${PlantList} label="Plants that change" plants=${changing} total=${existing} />
         ${
           !preview.names &&
           html`<${Choice} name="conflict" options=${CONFLICTS} chosen=${preview.conflict ?? ""}
@@ -291,11 +298,12 @@ function Questions({ preview }) {
       </fieldset>`
     }
     ${
-      twins > 0 &&
+      named.length > 0 &&
       html`<fieldset>
         <legend>
-          ${renew(`${number(twins)} of the names ${twins === 1 ? "is" : "are"} there already`)}
+          ${renew(`${number(twins.length)} of the names ${twins.length === 1 ? "is" : "are"} there already`)}
         </legend>
+        <${PlantList} label="Plants that have these names" plants=${named} total=${named.length} />
         <${Choice} name="twins" options=${TWINS} chosen=${preview.twins ?? ""}
           pick=${(/** @type {any} */ value) => choose(preview, { twins: value })} />
       </fieldset>`
@@ -303,18 +311,22 @@ function Questions({ preview }) {
   `;
 }
 
-/** Some plants that change, before and after. @param {{plan: Plan}} props */
-function Changes({ plan }) {
-  const { changing } = plan;
-  const more = countExisting(plan) - changing.length;
-  const describe = (/** @type {import("./client.js").Plant} */ { name, tag }) =>
+/**
+ * Some plants, and what they will be if they change.
+ *
+ * @param {{label: string, plants: {old: Plant, plant?: Plant}[], total: number}} props
+ */
+function PlantList({ label, plants, total }) {
+  const shown = plants.slice(0, SHOWN_CHANGES);
+  const more = total - shown.length;
+  const describe = (/** @type {Plant} */ { name, tag }) =>
     html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
-  const makeItem = (/** @type {Changing} */ { old, plant }) => html`
-    <li key=${old.id}>${old.id}: ${describe(old)} → ${describe(plant)}</li>
+  const makeItem = (/** @type {typeof plants[number]} */ { old, plant }) => html`
+    <li key=${old.id}>${old.id}: ${describe(old)} ${plant && html`→ ${describe(plant)}`}</li>
   `;
   return html`
-    <ul id="preview-changes" aria-label="Plants that change" tabindex="0">
-      ${changing.map(makeItem)} ${more > 0 && html`<li>and ${number(more)} more</li>`}
+    <ul class="listed" aria-label=${label} tabindex="0">
+      ${shown.map(makeItem)} ${more > 0 && html`<li>and ${number(more)} more</li>`}
     </ul>
   `;
 }
@@ -352,11 +364,11 @@ function countChanges(plan) {
 }
 
 /** Say what the service answers to a dry run. @param {Plan} plan */
-function describeCheck({ result, faults, conflict, left }) {
+function describeCheck({ result, faults, conflict, same, left }) {
   const { stored = 0, already_stored = 0, replaced = 0, refused = 0 } = result ?? {};
   const [change, skipped] = conflict === "skip" ? [0, replaced] : [replaced, 0];
   const counts = {
-    ...{ new: stored, "the same": already_stored, change },
+    ...{ new: stored, "the same": already_stored + same, change },
     ...{ skipped: left + skipped, refused: refused + faults.size },
   };
   const parts = Object.entries(counts).filter(([what, many]) => many > 0 || what === "new");

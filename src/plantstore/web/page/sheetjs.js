@@ -9,6 +9,7 @@
  *   its type, value, shown text, format, and formula
  */
 
+import { recognize, SAMPLED_ROWS } from "./columns.js";
 import { loadLibrary } from "./library.js";
 
 /** The last row of a spreadsheet. */
@@ -62,7 +63,8 @@ globalThis.onmessage = async ({ data: { bytes, sheet, rows } }) => {
  * Read the cells of a sheet.
  *
  * @param {Uint8Array} bytes
- * @param {number} [chosen] otherwise the first visible sheet with cells
+ * @param {number} [chosen] otherwise the first visible sheet in which a column has a usual name of
+ *   names, or else the first one with cells
  * @returns {Promise<import("./csv.js").Table>}
  */
 export async function readSheet(bytes, chosen) {
@@ -71,9 +73,12 @@ export async function readSheet(bytes, chosen) {
   /** @type {string[]} */
   const names = book.SheetNames;
   const isHidden = names.map((_, at) => Boolean(book.Workbook?.Sheets?.[at]?.Hidden));
-  const isFull = (/** @type {string} */ name) => book.Sheets[name]?.["!data"]?.length !== 0;
-  const visible = names.findIndex((name, at) => !isHidden[at] && isFull(name));
-  const sheet = chosen ?? Math.max(visible, 0);
+  const rowsOf = (/** @type {number} */ at) => book.Sheets[names[at]]?.["!data"] ?? [];
+  const visible = [...names.keys()].filter((at) => !isHidden[at] && rowsOf(at).length > 0);
+  const hasNames = (/** @type {Cell[]} */ row) =>
+    recognize(Array.from(row, (cell) => String(cell?.v ?? ""))).name >= 0;
+  const named = visible.find((at) => rowsOf(at).slice(0, SAMPLED_ROWS).some(hasNames));
+  const sheet = chosen ?? named ?? visible[0] ?? 0;
   const content = book.Sheets[names[sheet]];
   if (!content) throw new Error(BROKEN);
   const table = makeTable();

@@ -18,7 +18,7 @@ const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("workb
  * Read the cells of a sheet.
  *
  * @param {Uint8Array} bytes
- * @param {number} [sheet] otherwise the first visible one
+ * @param {number} [sheet] otherwise the first visible one that seems to have plants
  * @returns {Promise<import("./csv.js").Table>}
  */
 export function readWorkbook(bytes, sheet) {

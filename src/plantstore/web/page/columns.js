@@ -1,0 +1,30 @@
+/** The names of columns, by which those of the ids, names and tags are known. */
+
+/** The usual names of the columns, in several languages, without blanks and signs; the best first. */
+const USUAL = {
+  id: "id nr no number nummer num número numer č номер # plantid",
+  name:
+    "name scientificname botanicalname latinname taxonname plantname taxon wissenschaftlichername " +
+    "botanischername nomscientifique nombrecientífico plant pflanze species art nom nombre nome " +
+    "nazwa название",
+  tag: "tag genus gattung genre género rodzaj род group category",
+};
+
+/** The names of columns that may have ids, or other texts. */
+export const MAYBE_ID = "accession accessionnumber accessionno catalognumber catalogueno".split(
+  " ",
+);
+
+/** How many of the first rows tell which columns a sheet has. */
+export const SAMPLED_ROWS = 20;
+
+/** Return the columns that have usual names. @param {string[]} cells @returns {import("./plan.js").Columns} */
+export function recognize(cells) {
+  const names = cells.map(fold);
+  const find = (/** @type {"id"|"name"|"tag"} */ field) =>
+    names.indexOf(USUAL[field].split(" ").find((usual) => names.includes(usual)) ?? "\0");
+  return { id: find("id"), name: find("name"), tag: find("tag") };
+}
+
+/** @param {string} text */
+export const fold = (text) => text.toLowerCase().replace(/[\s.:_-]/g, "");

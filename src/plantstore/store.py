@@ -32,7 +32,7 @@ class Reads(NamedTuple):
     batch_max: int
 
 
-# By the name of the method.
+# By the name of the method; `search` is `list_plants` of a listing that may examine other plants.
 READS: Final = {
     # A batch is one query. With 16, a lookup takes 63 instead of 43 microseconds of CPU time,
     # because the threads wait for each other more often.

@@ -189,13 +189,14 @@ def order_beginning(text: str) -> str:
     """Return a pattern for the beginning of a key: of texts that begin with this one.
 
     It is a pattern for `re` and for `GLOB` of SQLite. If the text ends with a number, the number of
-    the texts may have more digits.
+    the texts may have more digits; behind zeros alone it may have any.
     """
     key = order_key(text)
     last = _LAST_NUMBER.search(_words_for_order(text))
     if last is None:
         return key
-    return f"{key.removesuffix(_with_length(last[0]))}1{_ANY_LENGTH}{int(last[0])}"
+    digits = last[0].lstrip("0")
+    return f"{key.removesuffix(_with_length(last[0]))}1{_ANY_LENGTH}{digits}"
 
 
 def begins(key: str, beginning: str) -> bool:

@@ -78,7 +78,7 @@ def test_a_client_tries_again_if_it_is_too_fast_or_the_service_is_busy(
 
 @pytest.mark.parametrize(
     ("program", "example"),
-    [*CLIENTS, (sys.executable, "follow.py"), (sys.executable, "undo_import.py")],
+    [*CLIENTS, (sys.executable, "follow.py")],
 )
 @pytest.mark.parametrize("is_complete", [False, True])
 def test_an_example_without_its_arguments_or_its_token_says_how_to_run_it(
@@ -92,28 +92,6 @@ def test_an_example_without_its_arguments_or_its_token_says_how_to_run_it(
     assert done.returncode == 1
     assert f"{example} http://HOST:PORT FILE" in done.stderr
     assert "Error" not in done.stderr
-
-
-def test_an_import_is_taken_back_and_what_others_changed_stays(tmp_path: Path) -> None:
-    file = tmp_path / "plants.csv"
-    file.write_text("id,name\n1,new\n2,new\n3,same\n4,new\n5,new\n8,new\nx,y\n")
-    before = [NewPlant(2, "old", "tag"), NewPlant(3, "same")]
-    with Service(tmp_path) as service:
-        command = [sys.executable, str(EXAMPLES / "undo_import.py")]
-        command += [f"http://127.0.0.1:{service.port}", str(file)]
-        env = os.environ | {"PLANTSTORE_TOKEN": service.token()}
-        service.change(*before)
-        imported = run_program(*command, env=env)
-        service.change(*(Upsert(NewPlant(id_, "theirs")) for id_ in (4, 7)), Deletion(5))
-        service.change(Upsert(NewPlant(8, "later")))
-
-        undone = run_program(*command, "undo", env=env)
-
-    assert "'stored': 4, 'already_stored': 1, 'replaced': 1" in imported.stdout, imported.stderr
-    stays = [f"{id_} has been changed since, and stays as it is" for id_ in (4, 5, 8)]
-    assert {*undone.stdout.splitlines()} == {"1 is as before", "2 is as before", *stays}
-    theirs = {4: NewPlant(4, "theirs"), 7: NewPlant(7, "theirs"), 8: NewPlant(8, "later")}
-    assert stored_plants(service.database) == {plant.id: plant for plant in before} | theirs
 
 
 def test_a_follower_keeps_a_copy_that_survives_a_kill(tmp_path: Path) -> None:

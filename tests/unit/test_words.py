@@ -174,6 +174,7 @@ def test_different_tags_have_different_keys_which_are_short_for_usual_tags(tags:
         ("ros", ["Rosa", "× Rosa", "ros"], ["Arosa", "ro"]),
         ("Bed 1", ["bed 1", "Bed 10", "bed 1 b", "BED 19x"], ["bed 2", "bed 21", "bed"]),
         ("Bed 01", ["bed 1", "Bed 10"], ["bed 2", "bed 0"]),
+        ("Bed 0", ["Bed 01", "bed 0", "Bed 012"], ["bed", "bed a"]),
         ("rosa ×", ["rosa alba"], ["ros"]),
         ("x" * 100, ["x" * 64, "x" * 200], ["x" * 63]),
     ],

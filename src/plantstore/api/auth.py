@@ -34,9 +34,9 @@ ANY_SCOPE: Final = ""
 class RatePerToken:
     """Limits the uses of each token to one or more rates.
 
-    It counts the uses in the current window of time, and of those in the window before as large a
-    part as is left of the current one. In a single window, it may allow up to twice the uses of the
-    rate.
+    It counts the uses in the current window of time, and a part of those in the window before: the
+    part of the current window that is left. In a single window, it may allow up to twice the uses
+    of the rate.
 
     Args:
         rate: in the notation of the library `limits`: `100/second`, or

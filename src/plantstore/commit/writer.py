@@ -13,8 +13,8 @@ transaction. `plantstore.commit.batcher` passes the changes to the thread and th
   effect, their error says so, and that a retry is safe. The next batch succeeds when the
   cause is gone.
 
-Processes that write one SQLite file take turns. SQLite allows one writer at a time, and a process
-that waits polls for its lock. Several busy processes would mostly poll: the one that has just
+Processes that write one SQLite file take turns. SQLite allows one writer at a time. A process
+that waits for its lock polls it. Several busy processes would mostly poll: the one that has just
 committed finds the lock free, and the others wait long. So the workers of a service queue for two
 locks of the kernel, which wakes the next one at once:
 

@@ -70,7 +70,7 @@ def _parse(hop: str) -> Address:
 
     A hop that is malformed is no address, so no proxy that is trusted has it.
     """
-    found = _HOP.fullmatch(hop)
+    found = _HOP.fullmatch(hop.replace("::ffff:", "", 1))  # RFC 4291 §2.5.5.2
     if found is None:
         return hop, 0
     return found["v6"] or found["host"] or "", int(found["port"] or found["port6"] or 0)

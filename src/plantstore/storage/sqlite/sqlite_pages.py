@@ -16,7 +16,7 @@ it. If there are too many of these words, the search uses only as many of the fi
 have an entry, and the names that it finds are compared with the whole beginning.
 
 A tag is a word of the index, too. Plants that are found by it are compared with the tag, because
-two tags that begin with the same thousand characters have the same word.
+another program may have changed the tag without the index.
 
 The key of a name is another word. FTS5 can list its words in order, from any one on, so it lists
 all plants by name. What a search finds is sorted by the keys in the table of plants.
@@ -466,7 +466,7 @@ SELECT jsonb_group_array(jsonb_array(id, name_key)) FROM (
 
 # Its row has the values of that of `examine_next_query`, for the result of `sort_query`.
 EXAMINE_SORTED: Final = _examine(
-    "SELECT value->>0 AS id, value->>1 AS key FROM jsonb_each(:sorted) LIMIT :limit OFFSET :begin",
+    "SELECT value->>0 AS id, value->>1 AS key FROM jsonb_each(:sorted) LIMIT :limit",
     _IDS_AND_KEYS,
 )
 
@@ -483,28 +483,20 @@ def _examined_by_name(
     is_exact = listing.is_everything or (is_sorted and query.is_exact)
     words = () if is_exact else listing.words or ()
     at_once = number if is_exact else EXAMINED_MAX
-    examined_max = at_once if is_exact else EXAMINED_MAX
     bindings = (
         _bindings(listing, words) | _bindings_of(place) | {"match": query.match, "limit": at_once}
     )
     if is_sorted:
-        sorted_ = connection.execute(sort_query(place), bindings | {"sorted": examined_max}).get
+        sorted_ = connection.execute(sort_query(place), bindings | {"sorted": at_once}).get
         bindings["sorted"] = sorted_
-    for begin in range(0, examined_max, at_once):
-        bindings["begin"] = begin
-        examine = EXAMINE_SORTED if is_sorted else examine_next_query(place)
-        text, examined, by_id = _read(connection, examine, bindings)
-        keys = from_json(_KEYS, by_id)
-        is_end = examined < bindings["limit"]
-        if not is_end:
-            last, key = [*keys.items()][-1]
-            place = Place(key, last)
-            bindings |= _bindings_of(place)
-        yield _Examined(
-            _with_words(text, words), None if is_end else place, bindings["limit"] < at_once, keys
-        )
-        if is_end:
-            return
+    examine = EXAMINE_SORTED if is_sorted else examine_next_query(place)
+    text, examined, by_id = _read(connection, examine, bindings)
+    keys = from_json(_KEYS, by_id)
+    end = None
+    if examined == bindings["limit"]:
+        last, key = [*keys.items()][-1]
+        end = Place(key, last)
+    yield _Examined(_with_words(text, words), end, bindings["limit"] < at_once, keys)
 
 
 def _bindings_of(place: Place) -> dict[str, Any]:

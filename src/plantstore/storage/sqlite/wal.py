@@ -6,7 +6,7 @@ readers. Meanwhile nobody appends to the log, and new readers do not need it
 (https://sqlite.org/wal.html). A long read, such as an export or a read by another program, lets
 the log grow until it ends.
 
-SQLite checkpoints by itself too, but ignores failures. A checkpoint beside a long read copies a
+SQLite's own checkpoints ignore failures, so they are off. A checkpoint beside a long read copies a
 part of the log, and the next complete one syncs it. If that sync fails, no later one makes the
 part durable, and SQLite does not copy it again. Then the log is its only durable copy, and must
 not restart. So changes are refused until all processes have ended. The next one copies all of it.

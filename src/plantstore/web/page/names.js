@@ -14,11 +14,12 @@ const LETTERS = /** @type {Record<string, string>} */ ({
 
 /** Return what a name has in common with those that differ in case, accents and signs. @param {string} name */
 export function fold(name) {
-  const upper = name.normalize("NFKD").toUpperCase(); // also of ß
+  const signed = name.replace(/[`\u00b4\u2032]/g, "'"); // before Unicode takes them apart
+  const upper = signed.normalize("NFKD").toUpperCase(); // also of ß
   const words = upper
     .toLowerCase()
     .normalize("NFKD")
-    .replace(/[\p{M}\p{Cf}'\u2018\u2019\u201b\ua78c\u02b9-\u02bf]/gu, "")
+    .replace(/[\p{M}\p{Cf}'\u0640\u2018\u2019\u201b\ua78c\u02b9-\u02bf]/gu, "")
     .replace(/[^\0-\x7f]/gu, (letter) => LETTERS[letter] ?? letter)
     .replace(/[^\p{L}\p{N}]+/gu, " ")
     .trim();

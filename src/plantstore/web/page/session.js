@@ -33,7 +33,7 @@ const DISCARD = {
 let isAlone = false;
 
 /** How long a new tab waits for the token of another one. */
-const ASK_SECONDS = 0.1;
+const ASK_SECONDS = 0.3;
 
 /** Sign in with the token of this tab or of another one, or show public plants, or ask for one. */
 export async function start() {

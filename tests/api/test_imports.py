@@ -17,7 +17,12 @@ from plantstore.api.error_responses import STATUS
 from plantstore.api.file_imports import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX, SWITCH_SECONDS
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_BYTES_MAX
-from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
+from plantstore.errors import (
+    ClientGoneError,
+    ErrorCode,
+    StoreUnavailableError,
+    StoreUnreachableError,
+)
 from plantstore.formats import FORMATS
 from plantstore.observe import Committed, Imported
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
@@ -444,6 +449,19 @@ def test_a_list_waits_if_its_token_may_be_used_again_soon(world: World) -> None:
         return await sending
 
     assert world.run(send()).json()["stored"] == 6
+
+
+@pytest.mark.world(rate_per_token="4/second")
+def test_a_list_whose_client_has_left_does_not_wait_for_its_rate(world: World) -> None:
+    """The clock stands still, so the rate would never permit the rest."""
+    request = world.request("POST", "/changes", **{"content-type": "application/x-ndjson"})
+    request.body = b"\n".join(creates(1, 7))
+    request.is_client_gone = lambda: len(world.store.plants) == 4
+
+    with pytest.raises(ClientGoneError):
+        world.run(world.app(request))
+
+    assert len(world.store.plants) == 4
 
 
 class Shown(Threads):

@@ -402,9 +402,9 @@ class Imports:
 
         """
         changes = step.changes
-        await self.admit(job.request, job.scopes)
         uses, job.prepaid_uses = step.uses - job.prepaid_uses, 0
-        await self._spend(job.request.token, uses)
+        await self._spend(job, uses)
+        await self.admit(job.request, job.scopes)
         async with self._making:
             if job.is_over:
                 return
@@ -423,17 +423,20 @@ class Imports:
         if not job.has_plants:
             await self.in_thread(step.settle, outcomes)
 
-    async def _spend(self, token: str, uses: int) -> None:
-        """Count uses of a token. Wait for its rate if this takes no longer than a client may."""
+    async def _spend(self, job: Job, uses: int) -> None:
+        """Count uses of the token. Wait for its rate if this takes no longer than a client may."""
         limit = self._authenticator.rate_limit
-        while True:
+        while not job.is_over:
+            job.require_client()
             try:
-                return limit.spend(token, uses)
+                limit.spend(job.request.token, uses)
             except RequestError as error:
                 seconds = int(error.headers["Retry-After"])
                 if seconds > self._patience_seconds:
                     raise
-            await asyncio.sleep(seconds)
+                await asyncio.sleep(seconds)
+            else:
+                return
 
     def _give_back(
         self, job: Job, uses: int, spent: int, outcomes: Sequence[Result | RequestError]

@@ -205,9 +205,12 @@ def test_each_token_reads_in_turn_and_clients_without_one_share_a_turn() -> None
                 for _ in range(many)
             ]
         await asyncio.sleep(0)
-        for _ in range(threads + len(pages)):
+        for _ in range(threads):
             await asyncio.to_thread(store.listing.entered.acquire)
+        for _ in pages:  # one at a time, so that they are asked in order
             store.listing.let_go.release()
+            await asyncio.to_thread(store.listing.entered.acquire)
+        store.listing.let_go.release(threads)
         await asyncio.gather(*begun, *pages)
 
     run(store, test)

@@ -153,6 +153,7 @@ cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an 
 bench: $(VENV)/.dev programs ## measure into benchmarks/results/ (needs wrk and sqlite3)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/random_ids.py
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/transfer.py $(CSV)

@@ -131,7 +131,8 @@ def _make_of_any_size(
     if isinstance(change, Deletion):
         return Outcome.DELETED, None
     if isinstance(change, Replacement):
-        return Outcome.REPLACED, NewPlant(change.id, change.plant.name, change.plant.tag)
+        after = NewPlant(change.id, change.plant.name, change.plant.tag)
+        return Outcome.REPLACED, before if after == before else after
     return _patched(change.patch, before)
 
 

@@ -136,6 +136,13 @@ class ClientGoneError(RequestError):
         super().__init__(ErrorCode.BAD_REQUEST, "The body is truncated")
 
 
+class QueueFullError(RequestError):
+    """OVERLOADED: too many requests wait. The request was not begun."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
+
+
 class IdTakenError(RequestError):
     """Another plant is stored under the id."""
 

@@ -310,7 +310,7 @@ def test_a_token_that_is_used_too_often_is_refused_and_others_are_not(world: Wor
 
     assert [answer.status_code for answer in used] == [200, 200, 200]
     for answer in refused:
-        said = "The token may be used at most 3 per 1 hour"
+        said = "The token may be used at most 3/hour"
         assert_error(answer, 429, ErrorCode.RATE_EXCEEDED, said)
         assert 1 <= int(answer.headers["Retry-After"]) <= 3600
     assert other.status_code == 200
@@ -381,7 +381,7 @@ def test_requests_without_a_token_share_one_rate_and_the_places_of_one_token(wor
     with_token = world.send("GET", "/plants")
 
     assert [answer.status_code for answer in answers] == [404, 200, 200]
-    said = "The service without a token may be used at most 3 per 1 hour"
+    said = "The service without a token may be used at most 3/hour"
     assert_error(refused, 429, ErrorCode.RATE_EXCEEDED, said)
     assert with_token.status_code == 200
 

@@ -145,7 +145,13 @@ CREATED, REPLACED, DELETED = Kind
 def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
     stored = {id_: NewPlant(id_, "old") for id_ in range(1, 6)}
     changes: list[Change] = [
-        *(NewPlant(1, "old"), NewPlant(2, "other"), Replacement(3, Plant("new")), Deletion(4)),
+        *(
+            NewPlant(1, "old"),
+            Replacement(1, Plant("old")),
+            NewPlant(2, "other"),
+            Replacement(3, Plant("new")),
+            Deletion(4),
+        ),
         *(Deletion(5), NewPlant(5, "again"), NewPlant(6, "a"), Replacement(6, Plant("b"))),
         *(NewPlant(7, "a"), Deletion(7), NewPlant(8, "a"), Deletion(8), NewPlant(8, "c")),
         *(Replacement(9, Plant("a")), Deletion(9)),

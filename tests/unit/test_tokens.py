@@ -134,7 +134,7 @@ def test_each_of_several_rates_is_enforced() -> None:
         with pytest.raises(RequestError, match="at most") as refused:
             limit.spend("a")
 
-        assert refused.value.message == "The token may be used at most 2 per 1 hour"
+        assert refused.value.message == "The token may be used at most 2/hour"
 
 
 def test_uses_that_one_rate_refuses_are_not_counted_for_another() -> None:

@@ -6,7 +6,7 @@ from plantstore.api.cors import CrossOrigin
 from plantstore.api.error_responses import respond_to
 from plantstore.api.operations import OPERATIONS, Parts, Respond, Scope
 from plantstore.api.parameters import MERGE_PATCH
-from plantstore.errors import ErrorCode, RequestError
+from plantstore.errors import ErrorCode, QueueFullError, RequestError
 from plantstore.observe import Observer
 from plantstore.server.interface import Request, Response
 
@@ -14,7 +14,7 @@ from plantstore.server.interface import Request, Response
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 # Created only once: an overloaded service refuses many requests.
-_OVERLOADED = RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
+_QUEUE_FULL = QueueFullError()
 
 
 class _Resource:
@@ -81,7 +81,7 @@ class App:
         # Before the token and the body are read: this takes less than half of the time, so refused
         # clients do not delay the others.
         if request.method not in _SAFE_METHODS and self._is_full():
-            return self.fail(_OVERLOADED, request)
+            return self.fail(_QUEUE_FULL, request)
         if resource is None:
             raise RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
         operation = resource.operations.get(request.method)

@@ -1,12 +1,12 @@
 """Bearer tokens (RFC 6750): who may do what, how often, and how many at a time."""
 
 import asyncio
-import contextlib
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,11 +24,50 @@ from plantstore.store import TokenStore
 from plantstore.threads import THREADS, Threads
 from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
 
-if TYPE_CHECKING:
-    from limits import RateLimitItem
-
 # The scope of an operation that needs a token, whatever its scopes are.
 ANY_SCOPE: Final = ""
+
+
+_SECONDS: Final = {
+    "second": 1,
+    "minute": 60,
+    "hour": 60 * 60,
+    "day": 24 * 60 * 60,
+    "month": 30 * 24 * 60 * 60,
+    "year": 360 * 24 * 60 * 60,
+}
+_RATE: Final = re.compile(
+    rf"([1-9]\d*) *(?:/|per) *([1-9]\d*)? *({'|'.join(_SECONDS)})s?", re.ASCII | re.IGNORECASE
+)
+
+
+class Rate(NamedTuple):
+    """A number of uses in a time."""
+
+    uses: int
+    seconds: int
+    text: str
+
+
+def parse_rates(text: str) -> list[Rate]:
+    """Parse one or more rates, as in `100/second;5000/hour` or `10 per 5 minutes`.
+
+    Raises:
+        UsageError: this is no rate.
+
+    """
+    rates = []
+    for each in re.split("[;,|]", text):
+        found = _RATE.fullmatch(each.strip())
+        if found is None:
+            raise UsageError(
+                f"--rate-per-token must be a number above 0 and a time, as in 100/second;"
+                f" got {quoted(text)}"
+            )
+        uses, units, unit = found.groups()
+        seconds = int(units or 1) * _SECONDS[unit.lower()]
+        rates.append(Rate(int(uses), seconds, each.strip()))
+    return rates
 
 
 class RatePerToken:
@@ -39,8 +78,7 @@ class RatePerToken:
     of the rate.
 
     Args:
-        rate: in the notation of the library `limits`: `100/second`, or
-            `100/second;5000/hour`. None means no limit.
+        rate: as `parse_rates` reads it. None means no limit.
         monotonic: a clock in seconds that never goes back.
 
     Attributes:
@@ -52,23 +90,11 @@ class RatePerToken:
     """
 
     def __init__(self, rate: str | None, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._rates: list[RateLimitItem] = []
+        self._rates = [] if rate is None else parse_rates(rate)
         self._monotonic = monotonic
-        self.burst_max: int | None = None
+        self.burst_max = min((each.uses for each in self._rates), default=None)
         # The number of the last window with uses, the uses in the one before, and in this one.
-        self._uses: dict[tuple[RateLimitItem, str], tuple[float, int, int]] = {}
-        if rate is None:
-            return
-        from limits import parse_many  # noqa: PLC0415 (it takes a tenth of the time of a start)
-
-        with contextlib.suppress(ValueError):
-            self._rates = parse_many(rate)
-        if not self._rates or any(each.amount == 0 for each in self._rates):
-            raise UsageError(
-                f"--rate-per-token must be a number above 0 and a time, as in 100/second;"
-                f" got {quoted(rate)}"
-            )
-        self.burst_max = min(each.amount for each in self._rates)
+        self._uses: dict[tuple[Rate, str], tuple[float, int, int]] = {}
 
     def spend(self, token: str, uses: int = 1) -> None:
         """Count uses of the token with this name, or requests without one (an empty name).
@@ -79,13 +105,13 @@ class RatePerToken:
         """
         now, counted = self._monotonic(), {}
         for rate in self._rates:
-            seconds = rate.get_expiry()
+            seconds = rate.seconds
             window, passed = divmod(now, seconds)
             last, before, current = self._uses.get((rate, token), (window, 0, 0))
             if last != window:
                 before, current = (current if last == window - 1 else 0), 0
             # The earlier uses must be fewer. Before more uses than the rate has, there may be none.
-            left = max(1, rate.amount - uses + 1)
+            left = max(1, rate.uses - uses + 1)
             if before * (seconds - passed) >= (left - current) * seconds:
                 if current < left:
                     wait = seconds - (left - current) * seconds / before - passed
@@ -94,7 +120,7 @@ class RatePerToken:
                 what = "The token" if token else "The service without a token"
                 raise RequestError(
                     ErrorCode.RATE_EXCEEDED,
-                    f"{what} may be used at most {rate}",
+                    f"{what} may be used at most {rate.text}",
                     {"Retry-After": f"{math.floor(wait) + 1}"},
                 )
             counted[rate, token] = window, before, current + uses

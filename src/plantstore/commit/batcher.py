@@ -47,9 +47,9 @@ from typing import Final, Generic, TypeVar, cast
 
 from plantstore.errors import (
     BatchRefusedError,
-    ErrorCode,
     InternalError,
     OperationError,
+    QueueFullError,
     RequestError,
     StoreUnavailableError,
 )
@@ -214,14 +214,15 @@ class Batcher(Generic[RequestT, ResultT]):
         """Return the result of a request.
 
         Raises:
-            RequestError: OVERLOADED if the queue is full, STORE_UNAVAILABLE if it is
-                closed; the request was not run. Or the error that `explain` returned.
+            QueueFullError: the request was not run.
+            StoreUnavailableError: the queue is closed; the request was not run.
+            RequestError: the error that `explain` returned.
 
         """
         if not self._accepts:
             raise StoreUnavailableError("The service is stopping; nothing was done")
         if self.is_full():
-            raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
+            raise QueueFullError
         batch = self._open
         if batch is None:
             batch = self._open = Batch([], SharedFuture(loop=self._loop))

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from plantstore.errors import ClientGoneError, ErrorCode, RequestError
+from plantstore.errors import ClientGoneError, QueueFullError
 
 
 class Caller(Protocol):
@@ -51,7 +51,7 @@ class FairQueue:
             caller: None for the service itself.
 
         Raises:
-            RequestError: OVERLOADED, if too many wait.
+            QueueFullError: too many wait.
             ClientGoneError: the client has left.
 
         """
@@ -61,7 +61,7 @@ class FairQueue:
         token = None if caller is None else caller.token
         places = self._places.get(token, deque())
         if self.waiting >= self._waiting_max or len(places) >= self._per_token_max:
-            raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
+            raise QueueFullError
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         places.append((place, caller))
         self._places[token] = places

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from plantstore.api.auth import CACHE_SECONDS
+from plantstore.api.bulk_changes import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX, SWITCH_SECONDS
 from plantstore.api.error_responses import STATUS
-from plantstore.api.file_imports import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX, SWITCH_SECONDS
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_BYTES_MAX
 from plantstore.errors import (
@@ -131,7 +131,7 @@ def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was
 @pytest.mark.parametrize("path", ["/plants.ndjson", "/changes", "/undo?set=set-a-0123456789"])
 def test_imports_lists_of_changes_and_undos_share_their_places(world: World, path: str) -> None:
     for number in range(IMPORTS_MAX):
-        world.parts.imports.limit.acquire(f"{number}")
+        world.parts.bulk.limit.acquire(f"{number}")
 
     answer = world.send("POST", path, fields=NDJSON)
 
@@ -237,7 +237,7 @@ def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
 @pytest.mark.parametrize(("others", "remembered"), [(0, 1), (31, 0)])
 def test_imports_share_the_memory_of_dry_runs(world: World, others: int, remembered: int) -> None:
     for number in range(others):
-        world.parts.imports.limit.acquire(f"{number}")
+        world.parts.bulk.limit.acquire(f"{number}")
     rows = lines(1, 5_000) + lines(1, 1)
 
     answer = world.send("POST", "/plants.ndjson?dry-run=true", rows, fields=NDJSON)

@@ -276,7 +276,7 @@ class Service:
             "changes": parts.writer.waiting,
             "reads": parts.reader.waiting,
             "ids": parts.ids.batcher.waiting,
-            "imports": parts.imports.limit.running,
+            "imports": parts.bulk.limit.running,
             "exports": parts.exports.limit.running,
             "streams": parts.changes.limit.running,
             "connections": len(self._server.connections),

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from plantstore.api.file_imports import SHARED_BATCH_ROWS_MAX
+from plantstore.api.bulk_changes import SHARED_BATCH_ROWS_MAX
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.service import Service, plants_of_feed, stored_plants

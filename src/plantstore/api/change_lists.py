@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.file_imports import Imports
+from plantstore.api.file_imports import FileImports
 from plantstore.api.parameters import read_query
 from plantstore.changes import Swap
 from plantstore.commit.imports import SHOWN_BYTES_MAX, Conflict, Import
@@ -18,8 +18,8 @@ from plantstore.server.interface import Request, Response
 SCOPES: Final = "plants:create plants:update plants:delete"
 
 
-async def run(authenticator: Authenticator, imports: Imports, request: Request) -> Response:
-    """Make the changes of a body, as `Imports.receive` does."""
+async def run(authenticator: Authenticator, imports: FileImports, request: Request) -> Response:
+    """Make the changes of a body, as `FileImports.receive` does."""
     parameters = read_query(request, "dry-run")
     scopes = (await authenticator.authenticate(request)).scopes
     parser = ChangeLinesParser(partial(_require_scopes, scopes))

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from plantstore.api import change_feed, change_lists, exports
 from plantstore.api.auth import ANY_SCOPE, Authenticator, show_token
+from plantstore.api.bulk_changes import BulkChanges
 from plantstore.api.change_feed import Changes
 from plantstore.api.exports import Exports
-from plantstore.api.file_imports import Imports
+from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
 from plantstore.api.monitoring import Measurements, Readiness, show_liveness
 from plantstore.api.parameters import MEDIA_JSON
@@ -38,6 +39,7 @@ class Parts:
         plants: responds to requests for plants.
         changes: responds with changes, and sends streams of them.
         ids: hands out ids.
+        bulk: makes many changes of one request.
         imports: stores the plants of files, and makes the changes of lists.
         undos: undoes change sets.
         exports: responds with files of plants.
@@ -53,7 +55,8 @@ class Parts:
     plants: Plants
     changes: Changes
     ids: Ids
-    imports: Imports
+    bulk: BulkChanges
+    imports: FileImports
     undos: Undos
     exports: Exports
     readiness: Readiness

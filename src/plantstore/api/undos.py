@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from plantstore.api.bulk_changes import BulkChanges, Job, Step
 from plantstore.api.change_set_field import FIELD, parse_set_name, set_of
-from plantstore.api.file_imports import Imports, Job, Step
 from plantstore.api.parameters import (
     invalid,
     json_response,
@@ -39,7 +39,7 @@ class Undos:
     """Undoes change sets.
 
     Args:
-        imports: makes the changes.
+        bulk: makes the changes.
         reader: reads sets and plants.
         store: its `close_set` is called by a thread.
         observe: is told of a set that could not be closed.
@@ -47,9 +47,9 @@ class Undos:
     """
 
     def __init__(
-        self, imports: Imports, reader: GroupRead, store: PlantStore, *, observe: Observer
+        self, bulk: BulkChanges, reader: GroupRead, store: PlantStore, *, observe: Observer
     ) -> None:
-        self._imports = imports
+        self._bulk = bulk
         self._reader = reader
         self._store = store
         self._observe = observe
@@ -72,7 +72,7 @@ class Undos:
         counts = UndoCounts()
         job = Job(request, set_name=None if is_trial else in_set)
         steps = self._steps(job, name, counts, is_trial=is_trial)
-        fields = await self._imports.make(job, steps)
+        fields = await self._bulk.make(job, steps)
         counts.kept_ids.sort()
         return json_response(msgspec.json.encode(counts), fields)
 
@@ -84,7 +84,7 @@ class Undos:
         async for swaps in self._walk(job, name):
             stored = await self._reader.find_plants([swap.id for swap in swaps])
             split = partial(_settle_made, counts, is_trial=is_trial)
-            if left := await self._imports.in_thread(split, swaps, stored):
+            if left := await self._bulk.in_thread(split, swaps, stored):
                 yield Step(left, len(left), partial(settle, counts, left))
 
     async def _close(self, job: Job, name: str) -> set[str]:
@@ -97,8 +97,8 @@ class Undos:
                 for swap in swaps:
                     if swap.before != swap.after:
                         scopes.update(swap.scopes)
-            await self._imports.admit(job.request, scopes)
-            await self._imports.in_thread(self._close_now, name)
+            await self._bulk.admit(job.request, scopes)
+            await self._bulk.in_thread(self._close_now, name)
         return scopes
 
     def _close_now(self, name: str) -> None:
@@ -113,8 +113,8 @@ class Undos:
         walk = Walk()
         while not walk.is_over:
             job.require_client()
-            page = await self._read(name, walk.place, self._imports.rows_now(job))
-            if swaps := await self._imports.in_thread(walk.take, page):
+            page = await self._read(name, walk.place, self._bulk.rows_now(job))
+            if swaps := await self._bulk.in_thread(walk.take, page):
                 yield swaps
 
     async def _read(self, name: str, after: Place | None, limit: int) -> SetPage:

@@ -17,10 +17,11 @@ import uvloop
 
 from plantstore.api.app import App
 from plantstore.api.auth import Authenticator, RatePerToken
+from plantstore.api.bulk_changes import BulkChanges
 from plantstore.api.change_feed import Changes
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.exports import Exports
-from plantstore.api.file_imports import Imports
+from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
 from plantstore.api.monitoring import Measurements, Readiness, Renderings
 from plantstore.api.operations import Parts
@@ -100,14 +101,12 @@ def make_parts(
         store, observe=observe, monotonic=monotonic, turnstile=turnstile, threads=threads
     )
     reader = make_reader(store, observe=observe, threads=threads)
-    imports = Imports(
+    bulk = BulkChanges(
         authenticator,
         writer,
         reader,
         patience_seconds=settings.request_seconds,
-        observe=observe,
         release_memory=release_memory,
-        monotonic=monotonic,
         batch_rows_max=batch_rows_max,
         threads=threads,
     )
@@ -118,8 +117,14 @@ def make_parts(
         plants=Plants(writer, reader),
         web=load_web(is_public=settings.public_read),
         ids=Ids(store, observe=observe, threads=threads),
-        imports=imports,
-        undos=Undos(imports, reader, store, observe=observe),
+        bulk=bulk,
+        imports=FileImports(
+            bulk,
+            patience_seconds=settings.request_seconds,
+            observe=observe,
+            monotonic=monotonic,
+        ),
+        undos=Undos(bulk, reader, store, observe=observe),
         exports=Exports(
             authenticator,
             store,
@@ -158,7 +163,7 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     """Run the parts that have threads, on the running event loop."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.exports.close)
-        stack.push_async_callback(parts.imports.close)
+        stack.push_async_callback(parts.bulk.close)
         for part in (parts.ids.batcher, parts.writer, parts.reader, parts.changes.tail):
             await stack.enter_async_context(part.running())
         yield

@@ -6,14 +6,14 @@ import secrets
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, TextIO
+from typing import BinaryIO, TextIO
 
 import click
 
 from plantstore.errors import OperationError, SchemaOutdatedError, UsageError
 from plantstore.observe import DatabaseCreated, Event, HardLinksFound, Observer, migration_progress
 from plantstore.settings import Settings
-from plantstore.storage import database_files, open_store
+from plantstore.storage import SQLITE_SUFFIXES, database_files, open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
 
@@ -70,10 +70,6 @@ def _report(event: Event) -> None:
         click.echo(progress, err=True)
 
 
-# The suffixes of files that SQLite may leave beside an unfinished database.
-_SUFFIXES: Final = ("", "-journal", "-wal", "-shm")
-
-
 @contextlib.contextmanager
 def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator[Path]:
     """Create an empty file to write to, and rename it to the target when the block succeeds.
@@ -115,7 +111,7 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
     except OSError as error:
         raise OperationError(f"{target} cannot be written: {error.strerror}") from error
     finally:
-        for suffix in _SUFFIXES:
+        for suffix in SQLITE_SUFFIXES:
             partial.with_name(partial.name + suffix).unlink(missing_ok=True)
 
 

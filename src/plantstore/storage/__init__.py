@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from plantstore import __version__
 from plantstore.errors import StoreUnreachableError, UsageError
@@ -14,6 +14,9 @@ from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Store
 
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
+
+# The suffixes of a file of SQLite, and of those that SQLite may leave beside it.
+SQLITE_SUFFIXES: Final = ("", "-journal", "-wal", "-shm")
 
 
 def open_store(
@@ -76,7 +79,7 @@ def database_files(url: str) -> list[Path]:
     if _is_postgres(url):
         return []
     path = _real_path(url)
-    return [Path(f"{path}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
+    return [Path(f"{path}{suffix}") for suffix in SQLITE_SUFFIXES]
 
 
 def display_url(url: str) -> str:

@@ -58,12 +58,16 @@ class Listener:
         self._listen()
 
     def close(self) -> None:
-        """Accept no more connections, and close those that have no protocol yet."""
+        """Accept no more connections, and close those in a handshake.
+
+        Without TLS, a connection may have begun a request while its task waits for its next turn.
+        """
         self._loop.remove_reader(self._listener)
         if self._retry is not None:
             self._retry.cancel()
-        for task in self._begun:
-            task.cancel()
+        if self._context is not None:
+            for task in self._begun:
+                task.cancel()
 
     async def wait_closed(self) -> None:
         """Wait until `close` has taken effect."""

@@ -4,8 +4,19 @@
 #
 #   install -m 755 /opt/plantstore/deploy/plantstore.sh /usr/local/sbin/plantstore
 #   plantstore check
-set -ea
+set -e
 umask 077
 cd /var/lib/plantstore
-[ ! -e /etc/plantstore.env ] || . /etc/plantstore.env
+if [ -e /etc/plantstore.env ]; then
+    # As systemd does, with or without quotes around a value. No part of a value is run.
+    while IFS= read -r line || [ -n "$line" ]; do
+        value=${line#*=}
+        case $value in
+            \'*\' | \"*\") value=${value#?} value=${value%?} ;;
+        esac
+        case $line in
+            [A-Z]*=*) export "${line%%=*}=$value" ;;
+        esac
+    done < /etc/plantstore.env
+fi
 exec runuser -u plantstore -- /opt/plantstore/.venv/bin/plantstore "$@"

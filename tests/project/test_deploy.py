@@ -131,13 +131,16 @@ def test_the_command_of_the_deployment_uses_the_settings_and_the_folder_of_the_s
     command = ("sh", "-c", text, "plantstore", "migrate")
 
     by_default = output_of(*command)
-    (tmp_path / "settings.env").write_text("PLANTSTORE_DATABASE='sqlite:///a & b.db'\n")
-    by_settings = output_of(*command)
 
     assert "sqlite:///plants.db" in by_default
     assert (tmp_path / "plants.db").exists()
-    assert "sqlite:///a & b.db" in by_settings
-    assert (tmp_path / "a & b.db").exists()
+    # As systemd.exec(5) reads them. A shell would run a part of the value without quotes.
+    for number, quote in enumerate(["", "'", '"']):
+        name = f"a; & $HOME {number}=.db"
+        settings_lines = f"# rates\nPLANTSTORE_DATABASE={quote}sqlite:///{name}{quote}"
+        (tmp_path / "settings.env").write_text(settings_lines)
+        assert f"sqlite:///{name}" in output_of(*command)
+        assert (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize(

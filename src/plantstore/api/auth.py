@@ -281,7 +281,7 @@ class Authenticator:
 
     async def _look_up(self, token: str) -> TokenRecord:
         if not is_well_formed(token):
-            raise _invalid("The token is malformed: its checksum does not match")
+            raise _invalid("The token is malformed: copy all of it, from plst_")
         lookup = self._lookups.get(token)
         if lookup is None or lookup.asked_at + CACHE_SECONDS < self._monotonic():
             lookup = self._lookups[token] = self._begin_lookup(token)

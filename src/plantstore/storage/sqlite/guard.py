@@ -76,6 +76,8 @@ def require_ours(path: str, name: str, *, may_create: bool) -> None:
     if file is None:
         if not may_create:
             advice = "`plantstore migrate` creates one, and --database names another"
+            if not name.startswith("/"):
+                advice += " (an absolute path has four slashes: sqlite:////FILE)"
             raise StoreUnavailableError(f"No database at {name}; {advice}")
         return
     if not stat.S_ISREG(file.st_mode):  # reading a pipe would block
@@ -112,7 +114,8 @@ def require_no_lost_files(path: str, name: str) -> None:
         if not wait_for_another(polls):
             raise StoreUnreachableError(
                 f"The database {name} is in use by another process, and {name}-wal or {name}-shm"
-                " was moved or deleted; put it back, or stop all processes that use the database"
+                " was moved or deleted; put it back, or save it before you stop the other process"
+                " (docs/operations.md, Files that were lost in use)"
             )
 
 
@@ -141,8 +144,8 @@ def describe_loss(path: str, files: Files) -> str | None:
         if found != known:
             return (
                 f"The {suffix or 'database'} file was moved, replaced or deleted while it was"
-                " in use; put it back if it was moved, else stop all processes that use it, and"
-                " start again"
+                " in use; put it back, or save it before you stop the service (docs/operations.md,"
+                " Files that were lost in use)"
             )
     return None
 

@@ -264,3 +264,6 @@ class PlantOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 Result: TypeAlias = Outcome | PlantOutcome
+
+# The outcomes of changes that a store has made.
+CHANGED: Final = frozenset({Outcome.STORED, Outcome.REPLACED, Outcome.DELETED})

@@ -17,7 +17,6 @@ import msgspec
 
 from plantstore.changes import Result
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.plants import PLANT_BYTES_MAX
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -139,12 +138,6 @@ class PlantsIndexed(Event, frozen=True):
     total: int
 
 
-class LargePlantsFound(Event, frozen=True):
-    """A migration found plants that an older version stored, and that would be refused now."""
-
-    plants: int
-
-
 class Migrated(Event, frozen=True):
     """The schema has its newest version, and the index of words has all plants."""
 
@@ -214,11 +207,6 @@ def migration_progress(event: Event) -> str | None:
             return f"migrating schema {version} to {target}"
         case PlantsIndexed(plants=plants, total=total):
             return f"indexed {plants:,} of {total:,} plants"
-        case LargePlantsFound(plants=plants):
-            return (
-                f"plants larger than {PLANT_BYTES_MAX} bytes, as no new plant may be: {plants:,};"
-                " they can be read, exported and deleted, but not stored again"
-            )
         case Migrated(version=version, seconds=seconds):
             return f"migrated to schema {version} in {seconds:.1f} s"
         case _:

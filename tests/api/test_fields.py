@@ -165,6 +165,7 @@ def seen(fields: dict[str, str], trusted: list[str]) -> tuple[Address | None, st
         (TRUSTED, f"{CLIENT}:8080", (CLIENT, 8080), "https"),
         (TRUSTED, f"::ffff:{CLIENT}, ::ffff:10.1.1.1, [::ffff:10.1.1.1]:80", (CLIENT, 0), "https"),
         (TRUSTED, "[2001:db9::1]:443, 2001:db8::1", ("2001:db9::1", 443), "https"),
+        (TRUSTED, "[2001:db9::ffff:1]:443", ("2001:db9::ffff:1", 443), "https"),
         # The client sent the first address to its proxy.
         (TRUSTED, f"198.51.100.1, {CLIENT}, 10.1.1.1,2001:db8::1", (CLIENT, 0), "https"),
         # All of them are proxies: the first one has sent the request.

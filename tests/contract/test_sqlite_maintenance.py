@@ -8,7 +8,7 @@ import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
-from plantstore.listings import Listing
+from plantstore.listings import Listing, TagListing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.checksums import checksum_of
@@ -109,6 +109,17 @@ def test_each_bit_of_an_id_a_name_and_a_tag_changes_the_checksum() -> None:
     changed += [NewPlant(5, "Abies alba"), NewPlant(5, "Abies alba", "")]
 
     assert len({checksum_of(each) for each in (plant, *changed)}) == len(changed) + 1
+
+
+def test_tags_behind_one_whose_plant_another_program_deleted_are_listed(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes([NewPlant(id_, "Rosa", tag) for id_, tag in enumerate("abcd")])
+    change(f"sqlite:///{path}", "DELETE FROM plants WHERE tag IN ('a', 'b')")
+
+    page = store.list_tags(TagListing(limit=1))
+
+    assert ([each.tag for each in page.tags], page.is_last) == (["c"], False)
 
 
 def test_plants_that_another_program_stored_or_changed_are_a_note_until_a_reindex(

@@ -140,22 +140,19 @@ def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.engines("sqlite", "postgres")
-def test_a_migration_counts_plants_that_are_too_large_now_which_are_read_and_deleted(
+def test_plants_that_are_too_large_now_are_read_and_deleted(
     tmp_path: Path, older: str
 ) -> None:
     large = "×" * PLANT_BYTES_MAX
     change(older, f"INSERT INTO plants (id, name) VALUES (7, '{large}'), (8, '{large}')")
 
-    migrated = call(tmp_path, "migrate")
+    call(tmp_path, "migrate")
     exported = call(tmp_path, "export")
     with serving(tmp_path) as (_, client):
         page = client.send("GET", "/plants?after=6")
         replaced = client.send_record("PUT", "/plants/7", large, None)
         deleted = client.send("DELETE", "/plants/7")
 
-    assert f"plants larger than {PLANT_BYTES_MAX} bytes, as no new plant may be: 2;" in (
-        migrated.stderr
-    )
     assert exported.stdout.count(large) == 2
     assert [plant["name"] for plant in json.loads(page.body)] == [large, large]
     assert (replaced.status, deleted.status) == (413, 204)

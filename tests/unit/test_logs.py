@@ -18,7 +18,6 @@ from plantstore.observe import (
     CommitFailed,
     Committed,
     ExportCutOff,
-    LargePlantsFound,
     LookupFailed,
     Migrated,
     MigrationStarted,
@@ -150,20 +149,14 @@ def test_changes_of_readiness_and_the_stop_are_logged(log: Log) -> None:
 def test_each_event_of_a_migration_is_a_line_in_words_with_its_numbers(log: Log) -> None:
     for event in (
         MigrationStarted(2, 5),
-        LargePlantsFound(1_200),
         PlantsIndexed(1_200_000, 5_000_000),
         Migrated(5, 28.123),
     ):
         log.observe(event)
 
-    assert [line.pop("log_level") for line in log.told] == ["info"] * 4
+    assert [line.pop("log_level") for line in log.told] == ["info"] * 3
     assert log.told == [
         {"event": "migrating schema 2 to 5", "version": 2, "target": 5},
-        {
-            "event": "plants larger than 16384 bytes, as no new plant may be: 1,200; they can be"
-            " read, exported and deleted, but not stored again",
-            "plants": 1_200,
-        },
         {
             "event": "indexed 1,200,000 of 5,000,000 plants",
             "plants": 1_200_000,

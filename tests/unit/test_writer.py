@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.changes import Change, Outcome, Replacement, Result
+from plantstore.changes import Change, Deletion, Outcome, Replacement, Result
 from plantstore.commit import batcher
 from plantstore.commit.batcher import ITERATION_REQUESTS_MIN
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
@@ -241,7 +241,7 @@ def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> N
     assert threads.waits == [batcher.IDLE_SECONDS, 0, batcher.IDLE_SECONDS, 7]
 
 
-def test_a_failure_is_remembered_until_a_commit_succeeds_and_recent_for_some_seconds() -> None:
+def test_a_failure_is_remembered_until_a_change_is_committed_and_recent_for_some_seconds() -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
     store = FailingStore(error)
     now = 100.0
@@ -254,6 +254,7 @@ def test_a_failure_is_remembered_until_a_commit_succeeds_and_recent_for_some_sec
         now += FAILURE_SECONDS - 1
         assert (writer.last_failure(), writer.has_failed_recently()) == (error, True)
         now += 1
+        await writer.submit(Deletion(404))  # no such plant
         assert (writer.last_failure(), writer.has_failed_recently()) == (error, False)
         await writer.submit(plant(1))
         assert writer.last_failure() is None

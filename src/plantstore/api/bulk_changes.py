@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.change_set_field import recorded
-from plantstore.changes import AllInSet, Outcome, Result, SingleChange
+from plantstore.changes import CHANGED, AllInSet, Result, SingleChange
 from plantstore.commit.imports import BATCH_ROWS_MAX, TRIAL_BYTES_MAX, Trial
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
@@ -46,8 +46,6 @@ SHARED_SECONDS: Final = 60.0
 # longer than a commit: with it, 64 clients beside an import create 0.87 times as many plants. A
 # shorter time costs single changes CPU time, so it is for imports only.
 SWITCH_SECONDS: Final = 0.000_5
-
-_MADE: Final = (Outcome.STORED, Outcome.REPLACED, Outcome.DELETED)
 
 ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
@@ -270,7 +268,7 @@ class BulkChanges:
         """Count only the changes that are made, so that a file that is sent again gets further."""
         limit = self._authenticator.rate_limit
         if limit.burst_max is not None:
-            made = 0 if job.trial is not None else sum(each in _MADE for each in outcomes)
+            made = 0 if job.trial is not None else sum(each in CHANGED for each in outcomes)
             limit.give_back(job.request.token, min(spent, uses - made))
 
     async def admit(self, request: Request, scopes: Collection[str]) -> None:

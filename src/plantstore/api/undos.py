@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from itertools import compress
 from operator import not_
-from typing import Final
 
 import msgspec
 
@@ -23,7 +22,7 @@ from plantstore.api.parameters import (
     require_empty,
 )
 from plantstore.change_sets import Place, SetPage, UndoCounts, Walk, settle
-from plantstore.changes import Outcome, Swap
+from plantstore.changes import CHANGED, Swap
 from plantstore.commit.reader import GroupRead
 from plantstore.decision import decide
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
@@ -31,8 +30,6 @@ from plantstore.observe import CommitFailed, Observer
 from plantstore.plants import NewPlant
 from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
-
-_CHANGED: Final = frozenset({Outcome.STORED, Outcome.REPLACED, Outcome.DELETED})
 
 
 class Undos:
@@ -131,7 +128,7 @@ def _settle_made(
 ) -> list[Swap]:
     """Count the swaps that change nothing now, or all in a trial; return the others."""
     outcomes, _ = decide(swaps, stored)
-    are_left = [outcome in _CHANGED and not is_trial for outcome in outcomes]
+    are_left = [outcome in CHANGED and not is_trial for outcome in outcomes]
     are_settled = [*map(not_, are_left)]
     settle(counts, [*compress(swaps, are_settled)], [*compress(outcomes, are_settled)])
     return [*compress(swaps, are_left)]

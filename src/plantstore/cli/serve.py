@@ -21,7 +21,7 @@ from plantstore.cli import worker
 from plantstore.cli.opening import database_option
 from plantstore.cli.token_commands import show_new_token
 from plantstore.cli.wiring import Telemetry, open_store_of, run_process, tls_context
-from plantstore.errors import OperationError, UsageError, quoted
+from plantstore.errors import OperationError, StoreUnavailableError, UsageError, quoted
 from plantstore.server.process import raise_file_limit, set_up_memory, shared_folder
 from plantstore.server.serving import stop_signals
 from plantstore.server.supervisor import Supervisor
@@ -140,9 +140,9 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: L
     url = f"{scheme}://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
     database = display_url(settings.database)
     if address.is_loopback and not store.list_tokens():
-        # This fails if another process has created the token in the meantime, or if stdout is
-        # closed.
-        with contextlib.suppress(OperationError):
+        # This fails if another process has created the token in the meantime, if stdout is closed,
+        # or if nothing can be stored now.
+        with contextlib.suppress(OperationError, StoreUnavailableError):
             show_new_token(store, "first", SCOPES, text=_GREETING.replace("{url}", url))
     if not store.list_tokens():
         log.write(_WARNING.format(option=database_option(settings.database)))

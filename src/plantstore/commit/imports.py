@@ -50,7 +50,7 @@ LISTED_ERRORS_MAX: Final = 1_000
 SHOWN_BYTES_MAX: Final = 128 * 1024
 
 # What became of a row whose change is made; the values are the names of its RowCounts.
-_MADE: Final = (Outcome.STORED, Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.DELETED)
+_COUNTED: Final = (Outcome.STORED, Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.DELETED)
 
 
 class Conflict(Enum):
@@ -154,7 +154,7 @@ class Import:
         self.batch_rows_max = batch_rows_max
         self._errors_max = errors_max
         self._shown_bytes_left = shown_bytes_max
-        self._counted = {outcome: outcome.value for outcome in _MADE}
+        self._counted = {outcome: outcome.value for outcome in _COUNTED}
         if conflict is Conflict.SKIP:
             self._counted[Outcome.ID_TAKEN] = "skipped"
         self._rejected = 0

@@ -38,7 +38,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from plantstore.changes import Change, Result
+from plantstore.changes import CHANGED, Change, PlantOutcome, Result
 from plantstore.commit.batcher import NO_TURNSTILE, Batcher
 from plantstore.errors import (
     BatchRefusedError,
@@ -134,7 +134,7 @@ class GroupCommit(Batcher[Change, Result]):
         self._observe(WriterStopped())
 
     def last_failure(self) -> StoreUnavailableError | None:
-        """Return the error of the last commit; None if it succeeded, or if there was none."""
+        """Return the error of the last commit; None if a change was committed since."""
         return self._failure
 
     def has_failed_recently(self) -> bool:
@@ -144,7 +144,8 @@ class GroupCommit(Batcher[Change, Result]):
     def _apply(self, changes: Sequence[Change]) -> list[Result]:
         began = time.perf_counter()
         outcomes = self._store.apply_changes(changes)
-        self._failure = None
+        if self._failure is not None and any(map(_has_changed, outcomes)):
+            self._failure = None  # a commit without changes writes nothing
         self._observe(Committed(outcomes, time.perf_counter() - began))
         return outcomes
 
@@ -161,6 +162,10 @@ class GroupCommit(Batcher[Change, Result]):
             return RequestError(ErrorCode.OVERLOADED, f"The service is out of memory; {_IN_DOUBT}")
         message = f"The service met an unexpected error; {_IN_DOUBT}"
         return RequestError(ErrorCode.INTERNAL, message)
+
+
+def _has_changed(result: Result) -> bool:
+    return (result.outcome if isinstance(result, PlantOutcome) else result) in CHANGED
 
 
 class Turnstile:

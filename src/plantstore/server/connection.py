@@ -32,7 +32,7 @@ from plantstore.server import states
 from plantstore.server.budget import Budget
 from plantstore.server.deadlines import Deadlines
 from plantstore.server.exchange import NO_REQUEST, Body, Exchange
-from plantstore.server.forwarded import TrustedProxies
+from plantstore.server.forwarded import IPV4_MAPPED, TrustedProxies
 from plantstore.server.http11 import (
     NEED_DATA,
     Head,
@@ -164,8 +164,8 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=0)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            # A socket of both families shows 127.0.0.1 as ::ffff:127.0.0.1 (RFC 4291 §2.5.5.2).
-            self._client = (peer[0].removeprefix("::ffff:"), peer[1])
+            # A socket of both families shows 127.0.0.1 as ::ffff:127.0.0.1.
+            self._client = (peer[0].removeprefix(IPV4_MAPPED), peer[1])
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         connections = self._server.connections
         connections.add(self)

@@ -20,6 +20,9 @@ _HOP = re.compile(
     r"\[(?P<v6>[^\[\]]*)\](?::(?P<port6>[0-9]{1,5}))?|(?P<host>[^:]*)(?::(?P<port>[0-9]{1,5}))?"
 )
 
+# How IPv6 begins an address of IPv4 (RFC 4291 §2.5.5.2).
+IPV4_MAPPED = "::ffff:"
+
 # An address is shorter. A client may send any text.
 _ADDRESS_CHARACTERS_MAX = 64
 
@@ -70,7 +73,8 @@ def _parse(hop: str) -> Address:
 
     A hop that is malformed is no address, so no proxy that is trusted has it.
     """
-    found = _HOP.fullmatch(hop.replace("::ffff:", "", 1))  # RFC 4291 §2.5.5.2
+    found = _HOP.fullmatch(hop.removeprefix(IPV4_MAPPED))
     if found is None:
         return hop, 0
-    return found["v6"] or found["host"] or "", int(found["port"] or found["port6"] or 0)
+    address = found["v6"] or found["host"] or ""
+    return address.removeprefix(IPV4_MAPPED), int(found["port"] or found["port6"] or 0)

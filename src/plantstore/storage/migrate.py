@@ -27,20 +27,12 @@ from typing import Final, Protocol
 from plantstore.errors import SchemaOutdatedError, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import (
     DatabaseCreated,
-    LargePlantsFound,
     Migrated,
     MigrationStarted,
     Observer,
     PlantsIndexed,
     ignore,
 )
-from plantstore.plants import PLANT_BYTES_MAX
-
-# No engine reads a text to learn its size.
-COUNT_LARGE: Final = f"""
-SELECT count(*) FROM plants
-WHERE octet_length(name) + coalesce(octet_length(tag), 0) > {PLANT_BYTES_MAX}
-"""
 
 # Interval between two reports of how many plants are indexed.
 REPORT_SECONDS: Final = 5.0
@@ -112,10 +104,6 @@ class Schema(Protocol):
 
     def count_plants(self) -> int:
         """Return the number of plants: in constant time, unless the version is an old one."""
-        ...
-
-    def count_large_plants(self) -> int:
-        """Return how many plants have a name and a tag of more than PLANT_BYTES_MAX bytes."""
         ...
 
 
@@ -198,8 +186,6 @@ def _migrate(schema: Schema, steps: Sequence[str], version: int, observe: Observ
             version = known_version(schema)
             if version < len(steps):
                 schema.apply(steps[version], version + 1)
-    if large := schema.count_large_plants():
-        observe(LargePlantsFound(large))
 
 
 def _index(schema: Schema, observe: Observer, monotonic: Callable[[], float]) -> None:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import errors, sql
 
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
-from plantstore.storage.migrate import COUNT_LARGE, known_version, migrations, newest_version
+from plantstore.storage.migrate import known_version, migrations, newest_version
 from plantstore.storage.postgres.postgres_pages import find_other_words, index_words
 from plantstore.storage.postgres.postgres_plants import COUNT
 from plantstore.storage.postgres.session import (
@@ -117,9 +117,6 @@ class PostgresSchema:
     def count_plants(self) -> int:
         has_totals = known_version(self) > _VERSION_BEFORE_WORDS
         return _one(self._connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")
-
-    def count_large_plants(self) -> int:
-        return _one(self._connection, COUNT_LARGE)
 
 
 def check(connection: Connection, database: str) -> CheckReport:

@@ -21,7 +21,6 @@ import msgspec
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import (
-    COUNT_LARGE,
     SchemaPolicy,
     known_version,
     prepare,
@@ -222,10 +221,6 @@ class SQLiteSchema:
         if known_version(self) > VERSION_BEFORE_WORDS:
             return count_plants(self._connection)
         plants: int = self._connection.execute("SELECT count(*) FROM plants").get
-        return plants
-
-    def count_large_plants(self) -> int:
-        plants: int = self._connection.execute(COUNT_LARGE).get
         return plants
 
 

@@ -4,7 +4,7 @@ FTS5 has to read the whole entry of a word to count its plants.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -34,11 +34,11 @@ def select_tags(connection: apsw.Connection, listing: TagListing) -> TagsPage:
 
 
 def _following(connection: apsw.Connection, listing: TagListing) -> Iterator[TagCount]:
-    """Yield the next tags, one more than the limit. The text of a tag is that of one plant."""
+    """Yield the next tags. The text of a tag is that of one plant."""
     plants, after = listing.after or (INT64_MAX, "")
     pattern = TAG_MARK + listing.beginning
     beginning, _, _ = pattern.partition("[")
-    bindings = {
+    bindings: dict[str, Any] = {
         "first": beginning,
         "end": beginning + LAST_CHARACTER,
         "pattern": f"{pattern}*",
@@ -46,9 +46,12 @@ def _following(connection: apsw.Connection, listing: TagListing) -> Iterator[Tag
         "after": max(beginning, TAG_MARK + after),
         "limit": listing.limit + 1,
     }
-    for word, number, tag in connection.execute(tags_query(listing), bindings):
-        if tag is not None:
-            yield TagCount(word[len(TAG_MARK) :], tag.decode(errors="replace"), number)
+    rows: list[tuple[Any, ...]]
+    while rows := connection.execute(tags_query(listing), bindings).fetchall():
+        for word, number, tag in rows:
+            if tag is not None:  # else another program has deleted the plant
+                yield TagCount(word[len(TAG_MARK) :], tag.decode(errors="replace"), number)
+        bindings["after"], bindings["plants"], _ = rows[-1]
 
 
 def tags_query(listing: TagListing) -> str:

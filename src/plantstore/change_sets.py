@@ -28,7 +28,7 @@ KEPT_IDS_MAX: Final = 1_000
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{16,64}")
 
 # The id and the number of a change: its place in a walk.
-Place: TypeAlias = tuple[int, int]
+SetPosition: TypeAlias = tuple[int, int]
 
 
 def is_name(text: str) -> bool:
@@ -90,7 +90,7 @@ class Walk:
     """
 
     def __init__(self) -> None:
-        self.place: Place | None = None
+        self.place: SetPosition | None = None
         self.is_over = False
         self._taken = 0
         # Of the last plant: what it was before the set, what the set made of it, and whether no
@@ -120,7 +120,7 @@ class Walk:
         return swaps
 
     def _swap(self, id_: int) -> Swap:
-        # If others came between, no plant fulfils the condition: only the wanted one is accepted.
+        # If others changed the plant in between, only one with its old value counts as restored.
         return Swap(id_, self._after if self._is_intact else self._before, self._before)
 
 
@@ -143,7 +143,7 @@ def settle(
                 if len(counts.kept_ids) < KEPT_IDS_MAX:
                     counts.kept_ids.append(swap.id)
             case RequestError():
-                raise RequestError(outcome.code, outcome.message)
+                raise outcome.again()
             case _ if swap.after is None:
                 counts.deleted += 1
             case _ if swap.before is None:

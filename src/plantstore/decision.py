@@ -32,8 +32,8 @@ class Difference(NamedTuple):
         changed: the new values of plants that were stored before.
         gone: the ids of plants that were stored before and are deleted.
         made: the changes for the feed, in order. A plant may be in it several times. One that was
-            created and deleted in the batch is left out: nothing in the store orders this batch
-            before or after a transaction that creates the plant at the same time.
+            created and deleted in the batch is left out: it has no place in the order of
+            transactions, since no row of the store is locked for it.
 
     """
 

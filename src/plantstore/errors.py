@@ -121,6 +121,12 @@ class RequestError(PlantStoreError):
         self.code = code
         self.headers = headers or {}
 
+    def again(self) -> "RequestError":
+        """Return an equal error for another caller: each raise adds a traceback of its own."""
+        error = RequestError(self.code, self.message, self.headers)
+        error.first_number = self.first_number
+        return error
+
 
 class InternalError(RequestError):
     """The service met an unexpected error. The message is fixed, and reveals nothing."""

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from plantstore.change_sets import Place, SetPage
+from plantstore.change_sets import SetPage, SetPosition
 from plantstore.changes import Change, Result
 from plantstore.feed import ChangesPage
 from plantstore.listings import EVERYTHING, Listing, PlantsPage, TagListing, TagsPage
@@ -217,7 +217,7 @@ class PlantStore(Protocol):
     # Change sets (`plantstore.change_sets`). While the feed is on, each change in a set that is
     # made is recorded with its set. A change whose set is closed is not made.
 
-    def read_set(self, name: str, after: Place | None, limit: int) -> SetPage:
+    def read_set(self, name: str, after: SetPosition | None, limit: int) -> SetPage:
         """Return the next changes of a set, in order of id and number.
 
         A page has none only if none follow, or if the limit is 0. It may hold fewer changes than

@@ -133,8 +133,8 @@ def order_key(text: str) -> str:
     word `x` before another word. Numbers are in order of their values.
 
     A key has only letters and digits, so that it is one word of an index. A `0` separates words. A
-    number follows a `1` and its length in two digits. `00` may follow a key, and is in none at such
-    a place: so what follows a key never decides between two different keys.
+    number follows a `1` and its length in two digits. `00` may follow a key. No key goes on with
+    `00`, so what follows a key does not change the order.
     """
     words = _fold_for_order(text[:_MOSTLY_ENOUGH]).split()
     key = "0".join(words)

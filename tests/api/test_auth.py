@@ -8,14 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from plantstore.api.auth import (
-    CACHE_SECONDS,
-    PAUSE_SECONDS,
-    WAITING_LOOKUPS_MAX,
-    Authenticator,
-    ConcurrencyLimit,
-    RatePerToken,
-)
+from plantstore.api.auth import CACHE_SECONDS, PAUSE_SECONDS, WAITING_LOOKUPS_MAX, Authenticator
+from plantstore.api.limits import ConcurrencyLimit, RatePerToken
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import RequestRefused, ignore
 from plantstore.server.interface import Request

@@ -46,7 +46,7 @@ def test_only_the_owner_may_read_the_file_and_its_log(path: Path, store: SQLiteS
 
 def test_a_commit_is_synced_in_full(store: SQLiteStore) -> None:
     # Only the connection itself knows its settings.
-    for connection in (store._writes, store._reads, store._others):  # noqa: SLF001
+    for connection in (store._writes, store._lookups, store._small_writes):  # noqa: SLF001
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
@@ -89,7 +89,7 @@ def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLite
 @pytest.mark.parametrize(
     ("connection", "act"),
     [
-        ("_others", lambda store: store.probe()),
+        ("_small_writes", lambda store: store.probe()),
         ("_writes", lambda store: store.apply_changes([NewPlant(2, "b")])),
     ],
 )

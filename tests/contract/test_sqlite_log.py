@@ -127,7 +127,7 @@ def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLit
 def segments(store: SQLiteStore) -> int:
     """Return the number of segments of the index that a search has to read."""
     query = "SELECT count(DISTINCT segid) FROM plant_words_idx"
-    number: int = store._reads.execute(query).get  # noqa: SLF001
+    number: int = store._lookups.execute(query).get  # noqa: SLF001
     return number
 
 

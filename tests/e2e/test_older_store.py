@@ -140,9 +140,7 @@ def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.engines("sqlite", "postgres")
-def test_plants_that_are_too_large_now_are_read_and_deleted(
-    tmp_path: Path, older: str
-) -> None:
+def test_plants_that_are_too_large_now_are_read_and_deleted(tmp_path: Path, older: str) -> None:
     large = "×" * PLANT_BYTES_MAX
     change(older, f"INSERT INTO plants (id, name) VALUES (7, '{large}'), (8, '{large}')")
 

@@ -9,9 +9,9 @@ from msgspec import UNSET
 from plantstore.changes import Change, Outcome, PlantOutcome, Result, Swap, Upsert
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
-    Batch,
     Conflict,
     Import,
+    RowBatch,
     RowCounts,
     RowError,
     Trial,
@@ -27,7 +27,7 @@ def plain(*ids: int, name: str = "a") -> bytes:
     return FORMATS["jsonl"].render([NewPlant(id_, name) for id_ in ids])
 
 
-def batches(run: Import, *pieces: bytes) -> list[Batch]:
+def batches(run: Import, *pieces: bytes) -> list[RowBatch]:
     return [batch for piece in pieces for batch in run.feed(piece)] + run.finish()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.commit.writer import Turnstile
+from plantstore.commit.turnstile import Turnstile
 from plantstore.observe import Event, WorkerFailed
 from plantstore.server.process import shared_folder
 from plantstore.server.supervisor import Supervisor
@@ -247,7 +247,7 @@ def test_a_process_that_waits_for_its_turn_is_the_next_one(tmp_path: Path) -> No
 
 ENDLESS = """
 import pathlib, sys, threading
-from plantstore.commit.writer import Turnstile
+from plantstore.commit.turnstile import Turnstile
 
 with Turnstile(pathlib.Path(sys.argv[1])):
     print("taken", flush=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plantstore.api.auth import RatePerToken
+from plantstore.api.limits import RatePerToken
 from plantstore.errors import RequestError, UsageError
 from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint, redact
 

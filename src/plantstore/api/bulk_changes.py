@@ -19,10 +19,12 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
-from plantstore.api.auth import Authenticator, ConcurrencyLimit
+from plantstore.api.auth import Authenticator
 from plantstore.api.change_set_field import recorded
+from plantstore.api.limits import ConcurrencyLimit
 from plantstore.changes import CHANGED, AllInSet, Result, SingleChange
 from plantstore.commit.imports import BATCH_ROWS_MAX, TRIAL_BYTES_MAX, Trial
 from plantstore.commit.reader import GroupRead
@@ -56,7 +58,7 @@ class Step(NamedTuple):
 
     Attributes:
         changes: all of them.
-        uses: of the token, that they are.
+        uses: how many uses of the token they count as.
         settle: counts their outcomes, once they are on disk. A thread calls it.
 
     """
@@ -183,22 +185,22 @@ class BulkChanges:
                 error.message = error.message.removesuffix("; nothing was done")
             raise
         finally:
-
-            def leave(storing: asyncio.Future[None]) -> None:
-                if not storing.cancelled():
-                    storing.exception()  # asyncio would log an error that nobody retrieves
-                self.limit.release(request.token)
-                if not self.limit.running:
-                    sys.setswitchinterval(self._default_switch_interval)
-                    with contextlib.suppress(RuntimeError):  # the service has stopped
-                        self._thread.submit(self._release_memory)
-                ended()
-
             # A request that is cancelled again does not wait for its last step.
-            job.storing.add_done_callback(leave)
+            job.storing.add_done_callback(partial(self._leave, job, ended))
         numbers = (("Changes-Before", before), ("Changes-After", after))
         fields = {name: str(number) for name, number in numbers if number is not None}
         return fields if job.set_name is None else fields | await recorded(request, self._reader)
+
+    def _leave(self, job: Job, ended: Callable[[], None], storing: "asyncio.Future[None]") -> None:
+        """Make room for another request. The last step of this one is over."""
+        if not storing.cancelled():
+            storing.exception()  # asyncio would log an error that nobody retrieves
+        self.limit.release(job.request.token)
+        if not self.limit.running:
+            sys.setswitchinterval(self._default_switch_interval)
+            with contextlib.suppress(RuntimeError):  # the service has stopped
+                self._thread.submit(self._release_memory)
+        ended()
 
     async def close(self) -> None:
         """Wait until the thread has ended."""

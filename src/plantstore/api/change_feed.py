@@ -9,7 +9,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
-from plantstore.api.auth import Authenticator, ConcurrencyLimit
+from plantstore.api.auth import Authenticator
+from plantstore.api.limits import ConcurrencyLimit
 from plantstore.api.paging import link, parse_limit
 from plantstore.api.parameters import (
     MEDIA_JSON,

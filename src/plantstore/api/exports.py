@@ -12,7 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
 from typing import Final, TypeVar
 
-from plantstore.api.auth import Authenticator, ConcurrencyLimit
+from plantstore.api.auth import Authenticator
+from plantstore.api.limits import ConcurrencyLimit
 from plantstore.api.paging import FILTERS, ORDER, parse_filters
 from plantstore.api.parameters import read_query
 from plantstore.errors import (

@@ -31,9 +31,9 @@ from plantstore.api.parameters import (
 )
 from plantstore.commit.imports import (
     LISTED_ERRORS_MAX,
-    Batch,
     Conflict,
     Import,
+    RowBatch,
     RowError,
     Trial,
 )
@@ -206,7 +206,7 @@ class FileImports:
         yield b""
 
 
-def _parse(run: Import, piece: bytes) -> list[Batch]:
+def _parse(run: Import, piece: bytes) -> list[RowBatch]:
     """Parse a piece of a body, or its end if it is empty; return the batches that are complete."""
     try:
         return run.feed(piece) if piece else run.finish()

@@ -78,7 +78,7 @@ class Operation(NamedTuple):
         method: of its requests. An operation with GET also responds to HEAD.
         path: of its requests. Its last segment may be `{id}`.
         scope: that their token needs.
-        media_types: of their bodies; none if a body has no meaning.
+        media_types: of their bodies; empty if the operation reads no body.
         respond: returns the function that responds.
 
     """

@@ -21,7 +21,7 @@ from plantstore.api.parameters import (
     read_query,
     require_empty,
 )
-from plantstore.change_sets import Place, SetPage, UndoCounts, Walk, settle
+from plantstore.change_sets import SetPage, SetPosition, UndoCounts, Walk, settle
 from plantstore.changes import CHANGED, Swap
 from plantstore.commit.reader import GroupRead
 from plantstore.decision import decide
@@ -114,7 +114,7 @@ class Undos:
             if swaps := await self._bulk.in_thread(walk.take, page):
                 yield swaps
 
-    async def _read(self, name: str, after: Place | None, limit: int) -> SetPage:
+    async def _read(self, name: str, after: SetPosition | None, limit: int) -> SetPage:
         try:
             return await self._reader.read(None, PlantStore.read_set, name, after, limit)
         except RequestError as error:

@@ -15,8 +15,8 @@ from typing import Final, NoReturn
 
 import click
 
-from plantstore.api.auth import RatePerToken
 from plantstore.api.cors import parse_origin
+from plantstore.api.limits import RatePerToken
 from plantstore.cli import worker
 from plantstore.cli.opening import database_option
 from plantstore.cli.token_commands import show_new_token
@@ -46,7 +46,7 @@ def run(settings: Settings) -> None:
     log = configure_logs()
     for warning in unknown_variables():
         logging.getLogger(__name__).warning(warning)
-    _check_edge(settings)
+    _check_proxies_and_rates(settings)
     _check_tls(settings)
     raise_file_limit()
     with contextlib.ExitStack() as stack:
@@ -86,7 +86,7 @@ def _exit(_signal: int, _frame: object) -> NoReturn:
     sys.exit(0)
 
 
-def _check_edge(settings: Settings) -> None:
+def _check_proxies_and_rates(settings: Settings) -> None:
     """Raise UsageError if a rate, an origin or a proxy is malformed, before anything is opened."""
     RatePerToken(settings.rate_per_token)
     for origin in settings.allow_origin:

@@ -26,7 +26,7 @@ from plantstore.cli.opening import (
 )
 from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.commit.batcher import run_split_if_refused
-from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError, Trial
+from plantstore.commit.imports import Conflict, Import, RowBatch, RowCounts, RowError, Trial
 from plantstore.errors import (
     BatchRefusedError,
     FeedError,
@@ -179,7 +179,7 @@ def import_plants(
         raise click.exceptions.Exit(1)
 
 
-def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
+def _read_batches(source: BinaryIO, run: Import) -> Iterator[RowBatch]:
     while piece := source.read(PIECE_BYTES):
         yield from run.feed(piece)
     yield from run.finish()
@@ -212,10 +212,12 @@ def _trying(database: str) -> Iterator[_Apply]:
         )
 
 
-def _store_batches(apply: _Apply, run: Import, batches: Iterable[Batch], source: BinaryIO) -> None:
+def _store_batches(
+    apply: _Apply, run: Import, batches: Iterable[RowBatch], source: BinaryIO
+) -> None:
     """Store each batch on a thread, while the next one is parsed."""
     size = _size(source)
-    storing: deque[tuple[Batch, Future[Sequence[Result | BatchRefusedError]]]] = deque(maxlen=1)
+    storing: deque[tuple[RowBatch, Future[Sequence[Result | BatchRefusedError]]]] = deque(maxlen=1)
 
     def settle() -> None:
         if storing:

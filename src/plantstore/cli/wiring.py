@@ -16,13 +16,14 @@ from typing import Final
 import uvloop
 
 from plantstore.api.app import App
-from plantstore.api.auth import Authenticator, RatePerToken
+from plantstore.api.auth import Authenticator
 from plantstore.api.bulk_changes import BulkChanges
 from plantstore.api.change_feed import Changes
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.exports import Exports
 from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
+from plantstore.api.limits import RatePerToken
 from plantstore.api.monitoring import Measurements, Readiness, Renderings
 from plantstore.api.operations import Parts
 from plantstore.api.resources import Plants

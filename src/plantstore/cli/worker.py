@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plantstore.cli.wiring import Telemetry, open_store_of, run_process
 from plantstore.commit.batcher import NO_TURNSTILE
-from plantstore.commit.writer import Turnstile
+from plantstore.commit.turnstile import Turnstile
 from plantstore.errors import PlantStoreError
 from plantstore.server.process import set_up_memory
 from plantstore.settings import Settings

@@ -236,10 +236,7 @@ class Batcher(Generic[RequestT, ResultT]):
 
         result = (await batch.results)[position]
         if isinstance(result, RequestError):
-            # A new error for each caller: each raise adds its own traceback.
-            error = RequestError(result.code, result.message)
-            error.first_number = result.first_number
-            raise error
+            raise result.again()
         return result
 
     async def submit_all(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:

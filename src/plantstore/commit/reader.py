@@ -10,8 +10,8 @@ once are handed over. The others wait in a fair queue, and are dropped if their 
 """
 
 import contextlib
-import math
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -50,31 +50,15 @@ class GroupRead:
         waiting_max: int = WAITING_READS_MAX,
         threads: Threads = THREADS,
     ) -> None:
+        self._store = store
         self._observe = observe
-
-        def find(reads: Sequence[tuple[int]]) -> list[NewPlant | None]:
-            found = store.find_plants([id_ for [id_] in reads])
-            return [found.get(id_) for [id_] in reads]
-
-        def runner(kind: str) -> Callable[[Sequence[Any]], list[Any]]:
-            """Return what runs a batch of reads, each of which is the arguments of the method."""
-            if kind == "find_plants":
-                return find
-            method = getattr(store, "list_plants" if kind == "search" else kind)
-
-            def run(reads: Sequence[Any]) -> list[Any]:
-                results = {read: method(*read) for read in {*reads}}  # equal reads share a result
-                return [results[read] for read in reads]
-
-            return run
-
         self._batchers: dict[str, list[Batcher[Any, Any]]] = {
             kind: [
                 Batcher(
-                    runner(kind),
+                    self._find if kind == "find_plants" else partial(self._run, kind),
                     self._explain,
                     name=f"{kind}-{number}",
-                    waiting_max=math.ceil(waiting_max / reads.threads),
+                    waiting_max=waiting_max,
                     batch_max=reads.batch_max,
                     threads=threads,
                 )
@@ -86,6 +70,7 @@ class GroupRead:
         self._queues = {
             kind: FairQueue(reads.threads * reads.batch_max, waiting_max)
             for kind, reads in READS.items()
+            if kind != "find_plants"
         }
 
     @contextlib.asynccontextmanager
@@ -127,7 +112,7 @@ class GroupRead:
         found = {}
         for plant in await self._lookups.submit_all([(id_,) for id_ in ids]):
             if isinstance(plant, RequestError):
-                raise RequestError(plant.code, plant.message)
+                raise plant.again()
             if plant is not None:
                 found[plant.id] = plant
         return found
@@ -168,6 +153,17 @@ class GroupRead:
             return await batcher.submit(arguments)
         finally:
             queue.release()
+
+    def _find(self, reads: Sequence[tuple[int]]) -> list[NewPlant | None]:
+        """Return the plants with some ids."""
+        found = self._store.find_plants([id_ for [id_] in reads])
+        return [found.get(id_) for [id_] in reads]
+
+    def _run(self, kind: str, reads: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return the results of reads. Each is the arguments of its method; equal ones share it."""
+        method = getattr(self._store, "list_plants" if kind == "search" else kind)
+        results = {read: method(*read) for read in {*reads}}
+        return [results[read] for read in reads]
 
     def _explain(self, error: Exception, reads: int) -> RequestError:
         if isinstance(error, FeedError):

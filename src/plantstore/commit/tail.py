@@ -28,7 +28,7 @@ changes: a later history hardly ever has the number of a lost change.
 import asyncio
 import contextlib
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import islice
 from operator import itemgetter
 from typing import Final, TypeAlias
@@ -198,9 +198,7 @@ class Tail:
                         page = self._read(after)
                         after = page.end
                         if page.is_last:
-                            any(
-                                wait(WAIT_SECONDS) or not self._may_read() for _ in range(WAITS_MAX)
-                            )
+                            self._wait_for_news(wait)
                 after = None
             except Exception as error:  # noqa: BLE001 (without this thread, followers would wait)
                 if isinstance(error, FeedError):
@@ -209,6 +207,11 @@ class Tail:
                 with contextlib.suppress(Exception):
                     self._observe(ReadFailed(error, 1))
                 self._threads.sleep(RETRY_SECONDS)
+
+    def _wait_for_news(self, wait: Callable[[float], bool]) -> None:
+        for _ in range(WAITS_MAX):
+            if wait(WAIT_SECONDS) or not self._may_read():
+                return
 
     def _may_read(self) -> bool:
         return self._is_wanted.is_set() and not self._is_over

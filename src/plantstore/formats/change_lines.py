@@ -77,7 +77,7 @@ class ChangeLinesParser(JsonLinesParser):
         self._permit(swap)
         return swap
 
-    def _find_item(self, line: bytes) -> Swap | None:
+    def _try_line(self, line: bytes) -> Swap | None:
         if len(line) < _LINE_BYTES_MIN:
             return None
         try:
@@ -85,5 +85,5 @@ class ChangeLinesParser(JsonLinesParser):
         except RequestError:
             return None
 
-    def _find_items(self, text: bytes, lines: list[bytes]) -> None:  # noqa: ARG002
+    def _try_lines(self, text: bytes, lines: list[bytes]) -> None:  # noqa: ARG002
         return None

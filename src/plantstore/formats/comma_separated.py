@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from plantstore.errors import ErrorCode, OperationError, RequestError, quoted, shorten
 from plantstore.formats.rows import RowParser, Rows, readable
-from plantstore.plants import PLANT_BYTES_MAX, NewPlant, find_plant_of, make_new_plant
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant, make_new_plant, try_make_plant
 
 # The possible separators. A file uses the first one with which its header names the columns.
 SEPARATORS: Final = (",", ";", "\t")
@@ -50,19 +50,21 @@ class _Columns(NamedTuple):
     name: int
     tag: int | None
 
-    def finder(self) -> Callable[[list[str]], NewPlant | None]:
+    def row_parser(self) -> Callable[[list[str]], NewPlant | None]:
         """Return a function that returns the plant of a row, or None if it is not valid."""
         _, number, id_at, name_at, tag_at = self
 
-        def find_plant(cells: list[str]) -> NewPlant | None:
+        def try_parse(cells: list[str]) -> NewPlant | None:
             if len(cells) != number:
                 cells = self.fit(cells)
             if not cells or not _is_plain(cells[id_at]):
                 return None
             tag = "" if tag_at is None else cells[tag_at]
-            return find_plant_of(cells[id_at].encode(errors="replace"), cells[name_at], tag or None)
+            return try_make_plant(
+                cells[id_at].encode(errors="replace"), cells[name_at], tag or None
+            )
 
-        return find_plant
+        return try_parse
 
     def fit(self, cells: list[str]) -> list[str]:
         """Return a row with all its cells; nothing if it lacks its name, or has more text.
@@ -220,7 +222,7 @@ class CsvParser(RowParser):
         rows = Rows()
         add_first, add_last = rows.first_lines.append, rows.last_lines.append
         add_plant, add_text = rows.items.append, rows.texts.append
-        find_plant, size_max = columns.finder(), self._row_characters_max
+        try_parse, size_max = columns.row_parser(), self._row_characters_max
         count, lines = len(lines), [*lines, _END]
         begin = first = 0  # the first line of the row, and of the reader
         reader = _reader(lines, delimiter=columns.separator)
@@ -231,7 +233,7 @@ class CsvParser(RowParser):
                     text = lines[begin] if end - begin == 1 else "".join(lines[begin:end])
                     if len(text) > size_max:
                         break
-                    plant = find_plant(cells)
+                    plant = try_parse(cells)
                     if plant is not None or not _is_empty(cells):
                         add_first(self._lines + begin + 1)
                         add_last(self._lines + end)

@@ -7,7 +7,7 @@ import msgspec
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats.rows import Item, RowParser, Rows, is_utf8
-from plantstore.plants import PLANT_BYTES_MAX, find_row, parse_row, parse_rows_fast
+from plantstore.plants import PLANT_BYTES_MAX, parse_row, parse_rows_fast, try_parse_row
 
 render_json_lines = msgspec.json.Encoder().encode_lines
 
@@ -49,11 +49,11 @@ class JsonLinesParser(RowParser):
         """
         return parse_row(line)
 
-    def _find_item(self, line: bytes) -> Item | None:
+    def _try_line(self, line: bytes) -> Item | None:
         """Return the item that `_parse_line` returns, or None if it raises an error."""
-        return find_row(line)
+        return try_parse_row(line)
 
-    def _find_items(self, text: bytes, lines: list[bytes]) -> Sequence[Item] | None:
+    def _try_lines(self, text: bytes, lines: list[bytes]) -> Sequence[Item] | None:
         """Return the items of a text if all lines are valid and of the usual form, or else None."""
         return parse_rows_fast(text, lines)
 
@@ -88,7 +88,7 @@ class JsonLinesParser(RowParser):
         numbers = [*range(first, first + len(lines))]
         if len(text) > self._row_bytes_max:
             lines = [line[: self._line_bytes_max + 1] for line in lines]
-        elif (items := self._find_items(text, lines)) is not None:
+        elif (items := self._try_lines(text, lines)) is not None:
             return Rows(numbers, numbers, [*items], [*lines])
         numbers = [
             number
@@ -102,7 +102,7 @@ class JsonLinesParser(RowParser):
     def _find(self, line: bytes) -> Item | None:
         if not self._fits(line):
             return None
-        item = self._find_item(line)
+        item = self._try_line(line)
         if item is None and self._is_utf8:
             self._is_utf8 = is_utf8(line)
         return item

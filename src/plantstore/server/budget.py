@@ -26,11 +26,10 @@ class Budget:
     that others need by sending or reading slowly.
 
     Args:
-        incoming_bytes_max: bytes of unanswered requests, over all connections. While it is
-            exceeded although no client without a token makes the service wait, each connection may
-            hold its share of as much again, so that small requests are still served beside large
-            ones. The share is that of the maximum number of connections, so the total is at most
-            twice this limit, in whatever order they come.
+        incoming_bytes_max: bytes of unanswered requests, over all connections. Above it,
+            connections without a token are closed. If that is not enough, each connection may still
+            hold its share of this limit, divided by the maximum number of connections: so small
+            requests are served beside large ones, and the total is at most twice this limit.
         unread_bytes_max: bytes of unread responses, over all connections. Clients without a valid
             token are disconnected first.
 

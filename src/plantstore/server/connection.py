@@ -88,8 +88,8 @@ class Server:
         tasks: those of the requests in progress.
         date: the present, as HTTP has it.
         answered: the connections whose responses are written when this iteration of the event loop
-            ends. A client that is woken for each response would send its next request alone, and an
-            iteration would carry fewer requests.
+            ends. Otherwise each client that is woken sends its next request alone, and the batches
+            get smaller.
 
     """
 
@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         budget = self._budget
         self.held_bytes += len(data)
         budget.incoming_bytes += len(data)
-        if budget.incoming_bytes > budget.incoming_bytes_max and not self._may_hold(budget):
+        if budget.incoming_bytes > budget.incoming_bytes_max and not self._may_hold():
             self._refuse_for_memory()
             return
         if self._transport.is_closing():  # it has made room itself
@@ -322,6 +322,70 @@ class Connection(asyncio.Protocol):
                 self._begin_next_request()
         return True
 
+    def _go_on(self) -> None:
+        if not self._transport.is_closing():
+            self._advance()
+
+    def _end_gathering(self) -> None:
+        self._is_gathering = False
+        self._go_on()
+
+    def hold_body(self, size: int) -> None:
+        """Note that so many bytes of the body are held. Read more if that is little."""
+        if self._exchange.state.request is states.STREAM:
+            self._hold(len(self._reader.unread) + size)
+        self._read_or_pause()
+
+    def _read_or_pause(self) -> None:
+        """Read the socket, unless there is enough to do with the data that was read."""
+        exchange = self._exchange
+        is_paused = (
+            self._is_gathering
+            or self._is_behind
+            or (exchange.arriving is not None and len(exchange.arriving.held) > HELD_BODY_BYTES_MAX)
+            or (not exchange.keeps_alive and exchange.state.is_complete)
+        )
+        if is_paused is not self._is_paused and not self._transport.is_closing():
+            self._is_paused = is_paused
+            if is_paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _may_hold(self) -> bool:
+        """Return whether the connection may hold what it does, after others have made room."""
+        budget = self._budget
+        budget.make_room()
+        bytes_max = budget.incoming_bytes_max
+        is_small = self.held_bytes * self._server.connections_max <= bytes_max
+        return is_small or budget.incoming_bytes <= bytes_max
+
+    def _discard_received(self) -> None:
+        """Discard what was not read of the client's data."""
+        self._budget.end_head(self)
+        self._reader = RequestReader()
+        self._hold(0)
+
+    def _hold(self, size: int) -> None:
+        """Note how many bytes of the client's requests are held."""
+        self._budget.incoming_bytes += size - self.held_bytes
+        self.held_bytes = size
+
+    def is_client_gone(self) -> bool:
+        """Return whether the client has closed its side; if so, close ours.
+
+        While the socket is not read, the event loop does not notice it.
+        """
+        if not self._transport.is_closing():
+            poll = select.poll()
+            poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+            if not poll.poll(0):
+                return False
+            self.abort()
+        return True
+
+    # Responses.
+
     async def _serve(self, exchange: Exchange) -> None:
         """Call the application, and write its response."""
         began = perf_counter()
@@ -435,68 +499,6 @@ class Connection(asyncio.Protocol):
             head = b""
             if self._drained is not None:
                 await self._drained.wait()
-
-    def _go_on(self) -> None:
-        if not self._transport.is_closing():
-            self._advance()
-
-    def _end_gathering(self) -> None:
-        self._is_gathering = False
-        self._go_on()
-
-    def hold_body(self, size: int) -> None:
-        """Note that so many bytes of the body are held. Read more if that is little."""
-        if self._exchange.state.request is states.STREAM:
-            self._hold(len(self._reader.unread) + size)
-        self._read_or_pause()
-
-    def _read_or_pause(self) -> None:
-        """Read the socket, unless there is enough to do with the data that was read."""
-        exchange = self._exchange
-        is_paused = (
-            self._is_gathering
-            or self._is_behind
-            or (exchange.arriving is not None and len(exchange.arriving.held) > HELD_BODY_BYTES_MAX)
-            or (not exchange.keeps_alive and exchange.state.is_complete)
-        )
-        if is_paused is not self._is_paused and not self._transport.is_closing():
-            self._is_paused = is_paused
-            if is_paused:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-
-    def _may_hold(self, budget: Budget) -> bool:
-        """Return whether the connection may hold what it does, after others have made room."""
-        budget.make_room()
-        bytes_max = budget.incoming_bytes_max
-        is_small = self.held_bytes * self._server.connections_max <= bytes_max
-        return is_small or budget.incoming_bytes <= bytes_max
-
-    def _discard_received(self) -> None:
-        """Discard what was not read of the client's data."""
-        self._budget.end_head(self)
-        self._reader = RequestReader()
-        self._hold(0)
-
-    def _hold(self, size: int) -> None:
-        self._budget.incoming_bytes += size - self.held_bytes
-        self.held_bytes = size
-
-    def is_client_gone(self) -> bool:
-        """Return whether the client has closed its side; if so, close ours.
-
-        While the socket is not read, the event loop does not notice it.
-        """
-        if not self._transport.is_closing():
-            poll = select.poll()
-            poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-            if not poll.poll(0):
-                return False
-            self.abort()
-        return True
-
-    # Responses.
 
     def _write(self, data: bytes, held: int = 0) -> None:
         """Write data. `held` are the bytes that the service holds until the client has read it."""
@@ -628,7 +630,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
         exchange.fail_body(error)
 
-    # Time.
+    # Time, and the end of the service.
 
     def shutdown(self) -> None:
         """Close when the request is answered; drop a slow reader before the timeout.

@@ -51,7 +51,7 @@ class Exchange(msgspec.Struct, eq=False):
         self.state = self.state.after[event]
 
     def fail_body(self, error: RequestError) -> None:
-        """Take nothing more of the body, and nothing behind it."""
+        """Take nothing more of the body, and no further request."""
         self.keeps_alive = False
         if self.arriving is not None:
             self.arriving.fail(error)
@@ -132,8 +132,8 @@ class Body:
             if exchange.state.is_over:
                 raise ClientGoneError
             if self._failure is not None:
-                # A new error: the traceback of each has a frame, which refers to this object.
-                raise RequestError(self._failure.code, self._failure.message)
+                # The traceback has a frame, which refers to this object.
+                raise self._failure.again()
             if self.awaits_continue:
                 self.awaits_continue = False
                 self._connection.permit_body()

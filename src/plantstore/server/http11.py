@@ -325,11 +325,9 @@ def _feed(parser: httptools.HttpRequestParser, data: bytes) -> None:
         ours = error.__context__  # the error that a callback of the parser raised
         if isinstance(ours, MemoryError):
             raise ours from None
-        raise (
-            RequestError(ours.code, ours.message)
-            if isinstance(ours, RequestError)
-            else bad_request("The request is not HTTP/1.1")
-        ) from None
+        if isinstance(ours, RequestError):
+            raise ours.again() from None
+        raise bad_request("The request is not HTTP/1.1") from None
 
 
 def _end_of_part(data: bytes, start: int) -> int:

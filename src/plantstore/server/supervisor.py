@@ -30,8 +30,8 @@ from plantstore.observe import Observer, WorkerFailed
 
 BEAT_SECONDS: Final = 1.0
 
-# While a worker hangs in its turn to write, no other one writes. But with a tenth of a core, an
-# event loop that computes for half a second sends no heartbeat for five.
+# Short enough that a worker that hangs soon gives up its turn to write, and long enough for a tenth
+# of a core: there, an event loop that computes for half a second sends no heartbeat for five.
 MISSED_BEATS_MAX: Final = 10
 
 # Pause before a worker is replaced, because the next one may fail as soon as it starts. It doubles

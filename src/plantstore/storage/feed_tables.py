@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from plantstore.change_sets import Place, SetChange, SetPage
+from plantstore.change_sets import SetChange, SetPage, SetPosition
 from plantstore.changes import Change, InSet
 from plantstore.errors import ErrorCode, FeedError
 from plantstore.feed import CHANGES_MAX, ChangesPage, Recorded
@@ -208,9 +208,9 @@ SELECT days, changes, first_number > kept_after, (
     ) AS page
 ) FROM feed LEFT JOIN change_sets ON name = {name}
 """
-        # The last one of the first changes that are not kept any more. The first one that is kept
-        # ends them: a clock that was behind must trim nothing. A change with a time in the future
-        # is as old as the next one without: a clock that was ahead must keep nothing.
+        # Changes are trimmed from the oldest one, up to the first one to keep. So a clock that was
+        # behind trims nothing. A change with a time in the future is as old as the next one
+        # without: a clock that was ahead must keep nothing.
         dropped = f"""(
     SELECT CASE WHEN days = 0 OR kept > {CHANGES_MAX} THEN last ELSE kept_after END FROM feed
 )"""
@@ -267,7 +267,9 @@ RETURNING first_number
         end = changes[-1].number if changes else after
         return Page(changes, end, is_last=len(changes) == following)
 
-    def read_set(self, execute: Execute, name: str, after: Place | None, limit: int) -> SetPage:
+    def read_set(
+        self, execute: Execute, name: str, after: SetPosition | None, limit: int
+    ) -> SetPage:
         """Return a page of a set, as `PlantStore.read_set` does."""
         id_, number = after or (ID_MIN, -1)
         values = {"name": name, "after_id": id_, "after": number, "limit": limit}

@@ -49,7 +49,7 @@ _Row: TypeAlias = tuple[str, bytes, str, int, int | None, int | None]
 _SELECT: Final = f"SELECT {_COLUMNS} FROM tokens"
 
 
-class SmallTables(ABC):
+class TokenAndIdTables(ABC):
     """Implements `TokenStore`, `hand_out_ids` and `close_set` for a store with these tables."""
 
     placeholder: ClassVar[str]

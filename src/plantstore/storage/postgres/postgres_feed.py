@@ -3,8 +3,8 @@
 A transaction that makes changes updates the one row of `feed`, after all its other locks. So it
 holds the lock of this row until its commit is visible, and the next transaction gets its numbers
 after that. Numbers are visible in their order, and a reader that has one has seen all before it.
-Whoever holds the lock waits for no other lock but those of change sets, and whoever holds one of
-these waits for nothing, or holds the lock of the feed. So no circle is closed.
+A transaction locks change sets only while it holds this lock, or as its only lock. So there are no
+deadlocks.
 
 A set may be closed between a decision and the record of its changes. The statement that records
 them then fails, and the batch is decided again.

@@ -5,7 +5,7 @@ schema has another version. Creates whose ids are taken, and batches with other 
 while the rows are locked, in a transaction of several statements.
 
 Statements lock rows and keys in order of id, and rows before keys. Writes that need no further
-lock come last. So two transactions never wait for each other in a circle.
+lock come last. So there are no deadlocks.
 
 The number of plants is the sum of many rows. Each store adds to one of them, so that stores
 hardly ever wait for each other to count. The row is locked after all keys, and the row of the feed

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 from psycopg.rows import TupleRow
 
-from plantstore.change_sets import Place, SetPage
+from plantstore.change_sets import SetPage, SetPosition
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.feed import ChangesPage
@@ -54,7 +54,7 @@ from plantstore.storage.postgres.session import (
     require_sessions,
     translate_errors,
 )
-from plantstore.storage.tables import SmallTables
+from plantstore.storage.tables import TokenAndIdTables
 from plantstore.store import TIDY_SECONDS, CheckReport, TellDamaged, TellNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
@@ -65,7 +65,7 @@ _CANNOT_WRITE: Final = "The database cannot be written"
 TRIM_SECONDS: Final = 1.0
 
 
-class PostgresStore(SmallTables):
+class PostgresStore(TokenAndIdTables):
     """Keeps plants and tokens in a database.
 
     Args:
@@ -164,7 +164,7 @@ class PostgresStore(SmallTables):
                 connection.require_standbys()
             return page
 
-    def read_set(self, name: str, after: Place | None, limit: int) -> SetPage:
+    def read_set(self, name: str, after: SetPosition | None, limit: int) -> SetPage:
         with self._reading() as connection:
             return FEED.read_set(connection.fetch, name, after, limit)
 

@@ -13,7 +13,7 @@ on the table of versions until it ends (ACCESS SHARE). A migration locks this ta
 against everybody else (ACCESS EXCLUSIVE). So a migration waits for the transactions that have
 begun. Those that begin during it wait for its end, and then see the new version: READ COMMITTED
 takes the snapshot of a statement after its locks. Since both lock this table before all others,
-they never wait for each other in a circle.
+there are no deadlocks.
 
 Errors of PostgreSQL are translated by their SQLSTATE, never by their message
 (https://www.postgresql.org/docs/current/errcodes-appendix.html). An unknown SQLSTATE counts as a

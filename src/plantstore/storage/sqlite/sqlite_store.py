@@ -1,9 +1,11 @@
 """The store in one SQLite file.
 
-Two connections are used by one thread each: one applies changes, and one looks plants up. Those
-for the other READS are a pool. Two are each behind a lock: one reads tokens, and one writes
-everything but plants. An export, a check, a backup, or what waits for changes opens a connection of
-its own, because it takes long.
+Its connections:
+
+- `_writes` applies changes, and `_lookups` looks plants up. Each has a thread of its own.
+- `_pages` are a pool for the other READS.
+- `_tokens` reads tokens, and `_small_writes` writes everything but plants. Each has a lock.
+- An export, a check, a backup, and what waits for changes open one of their own: they take long.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
 beginning, and does not fail in the middle because of another process.
@@ -21,7 +23,7 @@ from typing import Any, ClassVar, Final
 
 import apsw
 
-from plantstore.change_sets import Place, SetPage
+from plantstore.change_sets import SetPage, SetPosition
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
 from plantstore.feed import ChangesPage
@@ -75,7 +77,7 @@ from plantstore.storage.sqlite.sqlite_plants import (
 from plantstore.storage.sqlite.sqlite_tags import select_tags
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, WalLimit, log_bytes
 from plantstore.storage.sqlite.word_index import index_next, merge, start_over
-from plantstore.storage.tables import SmallTables
+from plantstore.storage.tables import TokenAndIdTables
 from plantstore.store import (
     READS_AT_ONCE,
     TIDY_SECONDS,
@@ -96,7 +98,7 @@ _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
 
 
-class SQLiteStore(SmallTables):
+class SQLiteStore(TokenAndIdTables):
     """Keeps plants and tokens in a file.
 
     Args:
@@ -133,7 +135,7 @@ class SQLiteStore(SmallTables):
         self._path = os.path.realpath(path)
         self._latest_tags = LatestTags()
         self._tokens_lock = threading.Lock()
-        self._others_lock = threading.Lock()
+        self._small_writes_lock = threading.Lock()
         with translate_errors(f"The database {path} cannot be opened"):
             require_ours(self._path, path, may_create=policy.may_create)
             if policy.may_create:
@@ -157,10 +159,10 @@ class SQLiteStore(SmallTables):
             require_creates(self._writes)
         sync_log(self._writes)
         self._guard = FileGuard(self._path)
-        self._reads, self._tokens, self._others, *pages = (
+        self._lookups, self._tokens, self._small_writes, *pages = (
             connect(self._path, self._name, policy) for _ in range(2 + READS_AT_ONCE)
         )
-        for connection in (self._writes, self._others):
+        for connection in (self._writes, self._small_writes):
             connection.pragma("journal_size_limit", log_bytes_max)
         self._pages = pages
         self._free_pages: SimpleQueue[apsw.Connection] = SimpleQueue()
@@ -212,7 +214,7 @@ class SQLiteStore(SmallTables):
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with translate_errors(_CANNOT_READ):
-            return select_by_id(self._reads, ids)
+            return select_by_id(self._lookups, ids)
 
     def list_plants(self, listing: Listing) -> PlantsPage:
         with self._reading_page() as connection:
@@ -225,13 +227,13 @@ class SQLiteStore(SmallTables):
 
     def keep_changes(self, days: int) -> None:
         with self._changing():
-            FEED.keep(executor(self._others), days)
+            FEED.keep(executor(self._small_writes), days)
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._reading_page() as connection:
             return FEED.read(executor(connection), after, limit)
 
-    def read_set(self, name: str, after: Place | None, limit: int) -> SetPage:
+    def read_set(self, name: str, after: SetPosition | None, limit: int) -> SetPage:
         with self._reading_page() as connection:
             return FEED.read_set(executor(connection), name, after, limit)
 
@@ -296,7 +298,7 @@ class SQLiteStore(SmallTables):
         with self._changing():
             # SQLite writes the page even though the value stays the same. The schema is
             # unchanged.
-            self._others.pragma("user_version", self._others.pragma("user_version"))
+            self._small_writes.pragma("user_version", self._small_writes.pragma("user_version"))
 
     def reindex(self, progress: Callable[[int, int], None]) -> str | None:
         with translate_errors(_CANNOT_WRITE):
@@ -314,9 +316,9 @@ class SQLiteStore(SmallTables):
                 return describe_damage(connection)
 
     def close(self) -> None:
-        connections = [self._writes, self._reads, *self._pages, self._tokens]
-        with self._others_lock, self._tokens_lock:
-            self._guard.close([*connections, self._others])
+        connections = [self._writes, self._lookups, *self._pages, self._tokens]
+        with self._small_writes_lock, self._tokens_lock:
+            self._guard.close([*connections, self._small_writes])
 
     @contextlib.contextmanager
     def _reading_page(self) -> Iterator[apsw.Connection]:
@@ -332,9 +334,9 @@ class SQLiteStore(SmallTables):
     def _changing(self) -> Iterator[None]:
         with (
             translate_errors(_CANNOT_WRITE),
-            self._others_lock,
+            self._small_writes_lock,
             self._guard.checked(),
-            transaction(self._others),
+            transaction(self._small_writes),
         ):
             yield
 
@@ -358,4 +360,4 @@ class SQLiteStore(SmallTables):
 
     def _change(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
         with self._changing():
-            return self._others.execute(statement, values).fetchall()
+            return self._small_writes.execute(statement, values).fetchall()

@@ -108,7 +108,10 @@ def test_each_bit_of_an_id_a_name_and_a_tag_changes_the_checksum() -> None:
     changed += [NewPlant(5, "Abies albb", "Bed 12"), NewPlant(5, "Abies alba", "Bed 13")]
     changed += [NewPlant(5, "Abies alba"), NewPlant(5, "Abies alba", "")]
 
-    assert len({checksum_of(each) for each in (plant, *changed)}) == len(changed) + 1
+    assert (
+        len({checksum_of(each.id, each.name, each.tag) for each in (plant, *changed)})
+        == len(changed) + 1
+    )
 
 
 def test_tags_behind_one_whose_plant_another_program_deleted_are_listed(

@@ -10,11 +10,11 @@ from plantstore.changes import Change, Outcome, PlantOutcome, Result, Swap, Upse
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
     Conflict,
+    DryRun,
     Import,
     RowBatch,
     RowCounts,
     RowError,
-    Trial,
 )
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
@@ -285,14 +285,14 @@ def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_othe
             return Swap(plant.id, rng.choice([msgspec.UNSET, *states]), rng.choice(states))
         return plant if kind == "create" else Upsert(plant, keeps_tag=kind == "keep the tag")
 
-    store, trial, seen = MemoryStore(), Trial(), set()
+    store, dry_run, seen = MemoryStore(), DryRun(), set()
     store.apply_changes([NewPlant(id_, "a", rng.choice([None, "t", long])) for id_ in range(20)])
     before = store.find_plants([*range(40)])
 
     for _ in range(30):
         batch = [change() for _ in range(rng.randrange(8))]
         stored = {each.id: before[each.id] for each in batch if each.id in before}
-        results = trial.decide(batch, stored)
+        results = dry_run.decide(batch, stored)
 
         assert results == store.apply_changes(batch)
         seen |= {str(result) for result in results}
@@ -301,11 +301,11 @@ def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_othe
 
 
 def test_a_dry_run_knows_the_last_of_several_changes_with_one_id() -> None:
-    trial = Trial(bytes_max=2_000)
+    dry_run = DryRun(bytes_max=2_000)
     rename = [Upsert(NewPlant(1, name), keeps_tag=False) for name in ("old", "new")]
     others = [NewPlant(id_, "a") for id_ in range(2, 7)]  # so the first change is an older one
 
-    results = [trial.decide(batch, {}) for batch in (rename[:1], others, rename[1:], rename[1:])]
+    results = [dry_run.decide(batch, {}) for batch in (rename[:1], others, rename[1:], rename[1:])]
 
     assert results == [
         [Outcome.STORED],
@@ -316,12 +316,12 @@ def test_a_dry_run_knows_the_last_of_several_changes_with_one_id() -> None:
 
 
 def test_the_memory_of_a_dry_run_for_deletions_is_bounded() -> None:
-    trial = Trial(bytes_max=100_000)
+    dry_run = DryRun(bytes_max=100_000)
     stored = {id_: NewPlant(id_, "a") for id_ in range(5_000)}
     for id_, plant in stored.items():
-        assert trial.decide([Swap(id_, Plant("a"), None)], {id_: plant}) == [Outcome.DELETED]
+        assert dry_run.decide([Swap(id_, Plant("a"), None)], {id_: plant}) == [Outcome.DELETED]
 
-    results = trial.decide([Swap(id_, None, Plant("b")) for id_ in stored], stored)
+    results = dry_run.decide([Swap(id_, None, Plant("b")) for id_ in stored], stored)
 
     remembered = results.count(Outcome.STORED)
     assert results[-remembered:] == [Outcome.STORED] * remembered
@@ -329,12 +329,12 @@ def test_the_memory_of_a_dry_run_for_deletions_is_bounded() -> None:
 
 
 def test_a_dry_run_remembers_the_last_plants_and_its_memory_is_bounded() -> None:
-    trial = Trial(bytes_max=100_000)
+    dry_run = DryRun(bytes_max=100_000)
     plants = [NewPlant(id_, "a" * 100) for id_ in range(5_000)]
     for plant in plants:
-        assert trial.decide([plant], {}) == [Outcome.STORED]
+        assert dry_run.decide([plant], {}) == [Outcome.STORED]
 
-    results = trial.decide(plants, {})
+    results = dry_run.decide(plants, {})
 
     remembered = results.count(Outcome.ALREADY_STORED)
     assert results[-remembered:] == [Outcome.ALREADY_STORED] * remembered

@@ -26,7 +26,7 @@ from plantstore.api.auth import Authenticator
 from plantstore.api.change_set_field import recorded
 from plantstore.api.limits import ConcurrencyLimit
 from plantstore.changes import CHANGED, AllInSet, Result, SingleChange
-from plantstore.commit.imports import BATCH_ROWS_MAX, TRIAL_BYTES_MAX, Trial
+from plantstore.commit.imports import BATCH_ROWS_MAX, DRY_RUN_BYTES_MAX, DryRun
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError
@@ -83,7 +83,7 @@ class Job:
         request: the request.
         scopes: that its token needs.
         set_name: the set of its changes; None if they are in none.
-        trial: decides its changes if it is a dry run.
+        dry_run: decides its changes if it is a dry run.
         has_plants: whether its outcomes have stored plants.
         prepaid_uses: uses of the token that were counted before its first step: the request.
         has_made: whether changes of it were made.
@@ -95,7 +95,7 @@ class Job:
     request: Request
     scopes: Collection[str] = ()
     set_name: str | None = None
-    trial: Trial | None = None
+    dry_run: DryRun | None = None
     has_plants: bool = False
     prepaid_uses: int = 1
     has_made: bool = False
@@ -235,14 +235,14 @@ class BulkChanges:
             if job.is_over:
                 return
             job.require_client()
-            if job.trial is None:
+            if job.dry_run is None:
                 in_set = changes if job.set_name is None else AllInSet(changes, job.set_name)
                 outcomes = await self._writer.submit_all(in_set)
                 job.has_made |= not all(isinstance(each, RequestError) for each in outcomes)
             else:
                 stored = await self._reader.find_plants([change.id for change in changes])
-                job.trial.bytes_max = TRIAL_BYTES_MAX // self.limit.running
-                outcomes = await self.in_thread(job.trial.decide, changes, stored)
+                job.dry_run.bytes_max = DRY_RUN_BYTES_MAX // self.limit.running
+                outcomes = await self.in_thread(job.dry_run.decide, changes, stored)
             self._give_back(job, step.uses, uses, outcomes)
             if job.has_plants:  # only one step at a time may hold that much memory
                 await self.in_thread(step.settle, outcomes)
@@ -270,7 +270,7 @@ class BulkChanges:
         """Count only the changes that are made, so that a file that is sent again gets further."""
         limit = self._authenticator.rate_limit
         if limit.burst_max is not None:
-            made = 0 if job.trial is not None else sum(each in CHANGED for each in outcomes)
+            made = 0 if job.dry_run is not None else sum(each in CHANGED for each in outcomes)
             limit.give_back(job.request.token, min(spent, uses - made))
 
     async def admit(self, request: Request, scopes: Collection[str]) -> None:
@@ -280,7 +280,7 @@ class BulkChanges:
 
     async def _last_number(self, job: Job) -> int | None:
         """Return the number of the last change; None if the feed is off, or for a dry run."""
-        if job.trial is not None:
+        if job.dry_run is not None:
             return None
         try:
             return (await self._reader.read(None, PlantStore.read_changes, None, 1)).end
@@ -292,7 +292,7 @@ class BulkChanges:
     def rows_now(self, job: Job) -> int:
         """Return the number of rows of the next batches."""
         since = asyncio.get_running_loop().time() - self._writer.last_single_at
-        is_shared = since < SHARED_SECONDS or job.trial is not None
+        is_shared = since < SHARED_SECONDS or job.dry_run is not None
         return min(SHARED_BATCH_ROWS_MAX if is_shared else sys.maxsize, self._batch_rows_max)
 
     async def in_thread(

@@ -27,9 +27,7 @@ async def run(authenticator: Authenticator, imports: FileImports, request: Reque
     shown = SHOWN_BYTES_MAX if is_shown else 0
     begin = partial(Import, parser, Conflict.REFUSE, shown_bytes_max=shown)
     form = FORMATS["ndjson"]
-    return await imports.receive(
-        request, form, begin, parameters, scopes=[SCOPES], never="skipped", has_plants=True
-    )
+    return await imports.receive(request, form, begin, parameters, scopes=[SCOPES], is_list=True)
 
 
 def _require_scopes(scopes: AbstractSet[str], swap: Swap) -> None:

@@ -32,10 +32,10 @@ from plantstore.api.parameters import (
 from plantstore.commit.imports import (
     LISTED_ERRORS_MAX,
     Conflict,
+    DryRun,
     Import,
     RowBatch,
     RowError,
-    Trial,
 )
 from plantstore.errors import (
     ErrorCode,
@@ -108,8 +108,7 @@ class FileImports:
         parameters: dict[str, str],
         *,
         scopes: Collection[str],
-        never: str = "deleted",
-        has_plants: bool = False,
+        is_list: bool = False,
     ) -> Response:
         """Make the changes of a body: 200 with the counts of its rows, once all are on disk.
 
@@ -118,11 +117,10 @@ class FileImports:
         Args:
             request: has the body.
             form: the format of the body, or one with the same media types.
-            begin: begins an Import. Its arguments are what to do with errors, and how many to list.
+            begin: returns an Import. Its arguments are `reject` and `errors_max`.
             parameters: of the request.
             scopes: that its token needs.
-            never: the member of RowCounts that is never counted, and so is not returned.
-            has_plants: whether its outcomes have stored plants.
+            is_list: whether it is a list of changes. Their outcomes may have plants.
 
         Raises:
             RequestError: a parameter or the media type is refused, the token lacks a scope, the
@@ -130,20 +128,16 @@ class FileImports:
                 What was stored before stays.
 
         """
-        trial = Trial() if parse_flag(parameters, "dry-run") else None
+        dry_run = DryRun() if parse_flag(parameters, "dry-run") else None
         _require_type(request, form)
         name = set_of(request)
-        job = Job(request, scopes, None if trial else name, trial, has_plants)
+        job = Job(request, scopes, None if dry_run else name, dry_run, is_list)
         await self._bulk.admit(request, scopes)
         errors: list[RowError] = []
-        run = begin(
-            lambda error, _text: errors.append(error),
-            batch_rows_max=self._bulk.rows_now(job),
-            errors_max=LISTED_ERRORS_MAX,
-        )
+        run = begin(lambda error, _text: errors.append(error), errors_max=LISTED_ERRORS_MAX)
 
         def ended() -> None:
-            if trial is None:
+            if dry_run is None:
                 self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
 
         try:
@@ -151,10 +145,10 @@ class FileImports:
         except (RequestError, asyncio.CancelledError) as error:
             # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
             # this frame would refer to each other, and keep the rows until the next collection.
-            raise _interrupted(error, 0 if trial else run.lines_stored_through) from None
+            raise _interrupted(error, 0 if dry_run else run.lines_stored_through) from None
         result: dict[str, object] = msgspec.structs.asdict(run.counts)
-        del result[never]
-        if trial:
+        del result["skipped" if is_list else "deleted"]  # never counted
+        if dry_run:
             result["dry_run"] = True
         if has_preference(request, "return=minimal"):
             fields["Preference-Applied"] = "return=minimal"

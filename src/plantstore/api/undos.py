@@ -61,26 +61,26 @@ class Undos:
         """
         parameters = read_query(request, "set", "dry-run")
         name = parse_set_name("set", parameters.get("set", ""))
-        is_trial = parse_flag(parameters, "dry-run")
+        is_dry_run = parse_flag(parameters, "dry-run")
         in_set = set_of(request)
         if in_set == name:
             raise invalid(f"{FIELD} must be another set than the one that is undone")
         await require_empty(request, "name the set in the query, as ?set=NAME")
         counts = UndoCounts()
-        job = Job(request, set_name=None if is_trial else in_set)
-        steps = self._steps(job, name, counts, is_trial=is_trial)
+        job = Job(request, set_name=None if is_dry_run else in_set)
+        steps = self._steps(job, name, counts, is_dry_run=is_dry_run)
         fields = await self._bulk.make(job, steps)
         counts.kept_ids.sort()
         return json_response(msgspec.json.encode(counts), fields)
 
     async def _steps(
-        self, job: Job, name: str, counts: UndoCounts, *, is_trial: bool
+        self, job: Job, name: str, counts: UndoCounts, *, is_dry_run: bool
     ) -> AsyncGenerator[Step]:
         """Close a set, and yield what is left to do of its undo. The rest is counted."""
         job.scopes = await self._close(job, name)
         async for swaps in self._walk(job, name):
             stored = await self._reader.find_plants([swap.id for swap in swaps])
-            split = partial(_settle_made, counts, is_trial=is_trial)
+            split = partial(_settle_made, counts, is_dry_run=is_dry_run)
             if left := await self._bulk.in_thread(split, swaps, stored):
                 yield Step(left, len(left), partial(settle, counts, left))
 
@@ -124,11 +124,11 @@ class Undos:
 
 
 def _settle_made(
-    counts: UndoCounts, swaps: list[Swap], stored: dict[int, NewPlant], *, is_trial: bool
+    counts: UndoCounts, swaps: list[Swap], stored: dict[int, NewPlant], *, is_dry_run: bool
 ) -> list[Swap]:
-    """Count the swaps that change nothing now, or all in a trial; return the others."""
+    """Count the swaps that change nothing now, or all in a dry run; return the others."""
     outcomes, _ = decide(swaps, stored)
-    are_left = [outcome in CHANGED and not is_trial for outcome in outcomes]
+    are_left = [outcome in CHANGED and not is_dry_run for outcome in outcomes]
     are_settled = [*map(not_, are_left)]
     settle(counts, [*compress(swaps, are_settled)], [*compress(outcomes, are_settled)])
     return [*compress(swaps, are_left)]

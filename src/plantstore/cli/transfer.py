@@ -26,7 +26,7 @@ from plantstore.cli.opening import (
 )
 from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.commit.batcher import run_split_if_refused
-from plantstore.commit.imports import Conflict, Import, RowBatch, RowCounts, RowError, Trial
+from plantstore.commit.imports import Conflict, DryRun, Import, RowBatch, RowCounts, RowError
 from plantstore.errors import (
     BatchRefusedError,
     FeedError,
@@ -167,7 +167,7 @@ def import_plants(
         run = Import(form.parser(), Conflict(on_conflict), rejected.add)
         batches = _read_batches(source, run)
         first = [*islice(batches, 1)]  # a file that cannot be imported creates no database
-        opened = _trying(database) if dry_run else _storing(database, standbys_min)
+        opened = _deciding(database) if dry_run else _storing(database, standbys_min)
         with opened as apply:
             try:
                 _store_batches(apply, run, chain(first, batches), source)
@@ -203,11 +203,11 @@ def _storing(database: str, standbys_min: int) -> Iterator[_Apply]:
 
 
 @contextlib.contextmanager
-def _trying(database: str) -> Iterator[_Apply]:
+def _deciding(database: str) -> Iterator[_Apply]:
     """Give the block a function that decides changes, and stores nothing."""
-    trial = Trial()
+    dry_run = DryRun()
     with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
-        yield lambda changes: trial.decide(
+        yield lambda changes: dry_run.decide(
             changes, store.find_plants([change.id for change in changes])
         )
 

@@ -38,7 +38,7 @@ BATCH_BYTES_MAX: Final = 512 * 1024
 
 # Memory for the plants that dry runs would have stored. One alone remembers those of its last
 # twenty thousand usual rows at least.
-TRIAL_BYTES_MAX: Final = 16 * 1024 * 1024
+DRY_RUN_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # The memory of such a plant besides its texts: two objects, and its share of a dictionary.
 _PLANT_BYTES: Final = 200
@@ -289,7 +289,7 @@ class Import:
         return msgspec.structs.replace(error, plant=plant)
 
 
-class Trial:
+class DryRun:
     """The state of a dry run: it decides the batches of a run, and nothing is stored.
 
     A batch sees what the batches before it would have made, back to half of `bytes_max`.
@@ -299,7 +299,7 @@ class Trial:
 
     """
 
-    def __init__(self, bytes_max: int = TRIAL_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = DRY_RUN_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
         # By id, None if it was deleted. When the newer ones have half of the bytes, the older ones
         # are forgotten.

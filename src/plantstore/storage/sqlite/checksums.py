@@ -1,7 +1,7 @@
 """Finds plants whose name or tag is not what was stored.
 
 SQLite notices a damaged page only if the damage breaks its structure. So each plant has a checksum,
-made by `checksum_of`, and by `word_index.row_of` with one call less.
+made by `checksum_of`.
 
 A plant that another program has stored or changed has none: a trigger removes it.
 """
@@ -22,7 +22,7 @@ from plantstore.storage.sqlite.sqlite_pages import WITH_IDS, from_json, select_p
 VERSION_BEFORE_CHECKSUMS: Final = 12
 
 # The greatest prime number below 2^32: the rest of an id depends on each of its bits.
-PRIME: Final = 2**32 - 5
+_PRIME: Final = 2**32 - 5
 
 _NOT_FOUND: Final = -1  # no checksum
 
@@ -34,9 +34,9 @@ _CHECKSUMS: Final = msgspec.json.Decoder(dict[int, int | None])
 _COUNT_OTHERS: Final = "SELECT count(*) FROM plants WHERE checksum IS NULL"
 
 
-def checksum_of(plant: NewPlant) -> int:
+def checksum_of(id_: int, name: str, tag: str | None) -> int:
     """Return the CRC-32 of a name and a tag, separated by U+0000. It starts with the id."""
-    return crc32(f"{plant.name}\0{plant.tag}".encode(), plant.id % PRIME)
+    return crc32(f"{name}\0{tag}".encode(), id_ % _PRIME)
 
 
 def damaged(connection: apsw.Connection, plants: Sequence[NewPlant]) -> list[int]:
@@ -47,7 +47,8 @@ def damaged(connection: apsw.Connection, plants: Sequence[NewPlant]) -> list[int
         plant.id
         for plant in plants
         # A plant is not found by its id if the tree of plants is out of order.
-        if known.get(plant.id, _NOT_FOUND) not in (None, checksum_of(plant))
+        if known.get(plant.id, _NOT_FOUND)
+        not in (None, checksum_of(plant.id, plant.name, plant.tag))
     ]
 
 

@@ -19,14 +19,13 @@ so earlier if an id is smaller than the one before. So entries are passed in ord
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import Final, TypeAlias
-from zlib import crc32
 
 import apsw
 import msgspec
 
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.checksums import PRIME
+from plantstore.storage.sqlite.checksums import checksum_of
 from plantstore.storage.sqlite.sqlite_pages import (
     FIRST,
     KEY_MARK,
@@ -200,6 +199,6 @@ def row_of(plant: NewPlant) -> Row:
         name,
         tag,
         key,
-        crc32(f"{name}\0{tag}".encode(), id_ % PRIME),
+        checksum_of(id_, name, tag),
         f"{words} {tag_word(tag)} {KEY_MARK}{key}",
     )

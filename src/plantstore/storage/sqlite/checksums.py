@@ -43,13 +43,13 @@ def damaged(connection: apsw.Connection, plants: Sequence[NewPlant]) -> list[int
     """Return the ids of those of some stored plants that differ from their checksums."""
     text = connection.execute(_SELECT, (to_json([plant.id for plant in plants]),)).get
     known = from_json(_CHECKSUMS, text)
-    return [
-        plant.id
-        for plant in plants
+    ids = []
+    for plant in plants:
+        made = checksum_of(plant.id, plant.name, plant.tag)
         # A plant is not found by its id if the tree of plants is out of order.
-        if known.get(plant.id, _NOT_FOUND)
-        not in (None, checksum_of(plant.id, plant.name, plant.tag))
-    ]
+        if known.get(plant.id, _NOT_FOUND) not in (None, made):
+            ids.append(plant.id)
+    return ids
 
 
 def describe_damage(connection: apsw.Connection) -> str | None:

@@ -9,7 +9,17 @@ import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, answerFile, respond, respondPlants, serve, textOf, wide } from "./tab.js";
+import {
+  answer,
+  answerFile,
+  findAll,
+  respond,
+  respondPlants,
+  serve,
+  textOf,
+  wide,
+  withResponse,
+} from "./tab.js";
 
 const ABIES = { id: "1", name: "Abies", tag: "Pine" };
 const ROSA = { id: "2", name: "Rosa" };
@@ -230,6 +240,21 @@ test("a step to the next plant saves what was typed, and nothing if nothing was"
   update({ listing: null });
 });
 
+test("another plant with a name is not told of the next plant", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const { act } = await open(ABIES);
+  const { View, content } = state.dialog;
+  findAll("textarea", View(content))[0].oninput({ currentTarget: { value: "Rosa" } });
+  update({ listing: { plants: [ABIES, ROSA], links: new Map(), total: 2, isExact: true } });
+  await act({}, { value: "2" });
+  const requests = answer(respondPlants([{ ...ROSA, id: "9" }]));
+
+  context.mock.timers.tick(1000);
+
+  assert.deepEqual(sent(requests), []);
+  update({ listing: null });
+});
+
 test("the next plant gets the tag of the list, and then that of the one before", async () => {
   const { stored } = serve([]);
   update({ shownQuery: new URLSearchParams({ tag: "Rosa" }) });
@@ -252,13 +277,12 @@ test("the next plant gets the tag of the list, and then that of the one before",
 });
 
 test("a free id of the service is offered until it is used", async () => {
-  const requests = answer(
-    respond({ first: 5, last: 5 }),
-    respond(""),
-    respond({ first: 6, last: 6 }),
-    respond({ first: 7, last: 7 }),
-    respond(""),
-  );
+  const requests = answer(...[5, 6, 7].map((id) => respond({ first: id, last: id })));
+  const bodies = [];
+  answerFile(async (request) => {
+    bodies.push(await request.body.text());
+    withResponse({ stored: 1, replaced: 0, deleted: 0, refused: 0, errors: [] })(request);
+  });
   const another = { value: "another", form: { reset: () => {} } };
   addPlants();
   await offered("5");
@@ -269,11 +293,13 @@ test("a free id of the service is offered until it is used", async () => {
 
   assert.equal(said, "Saved: 5");
   assert.deepEqual([state.toast.text, state.toast.plant.name], ["Saved:", "Ulmus"]);
-  assert.equal(requests[1].body, '{"id":5,"name":"Ulmus"}');
-  assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants", "POST ids?count=1"]);
+  assert.deepEqual(sent(requests), ["POST ids?count=1", "POST ids?count=1"]);
   update({ spareId: "" });
   await state.dialog.act({ name: "Acer" }, SAVE);
-  assert.equal(requests[4].body, '{"id":7,"name":"Acer"}');
+  assert.deepEqual(bodies, [
+    '{"id":5,"before":null,"after":{"name":"Ulmus"}}\n',
+    '{"id":7,"before":null,"after":{"name":"Acer"}}\n',
+  ]);
 });
 
 /** Wait until the service has given this id. */

@@ -1,7 +1,7 @@
 /** The operations of the service, as the page requests them. */
 
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { test } from "node:test";
 import { client, tokenIn } from "../../src/plantstore/web/page/client.js";
 import { answer, answerFile, respond, withResponse } from "./tab.js";
 
@@ -46,21 +46,6 @@ test("without the preference, the number of plants is a lower bound", async () =
   const { total, isExact } = await client.list(new URLSearchParams(), 50, neverStops());
 
   assert.deepEqual([total, isExact], [10_000, false]);
-});
-
-describe("the service gets an id as it was typed", () => {
-  const sent = { [BIG]: BIG, "-1": "-1", 1.5: "1.5", "1e3": "1e3" };
-  const texts = { seven: '"seven"', "": '""', "007": '"007"', "1,2": '"1,2"', '"': '"\\""' };
-
-  for (const [typed, json] of Object.entries({ ...sent, ...texts })) {
-    test(`${typed} is ${json}`, async () => {
-      const requests = answer(respond("", 200));
-
-      await client.create({ id: typed, name: 'Rosa "x"', tag: undefined });
-
-      assert.equal(requests[0].body, `{"id":${json},"name":"Rosa \\"x\\""}`);
-    });
-  }
 });
 
 test("changes are lines with the plants before and after, and ids are sent and read exactly", async () => {

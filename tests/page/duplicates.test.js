@@ -5,7 +5,7 @@ import { beforeEach, describe, test } from "node:test";
 import { findDuplicates, group } from "../../src/plantstore/web/page/duplicates.js";
 import { fold } from "../../src/plantstore/web/page/names.js";
 import { state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, respond, respondPlants, serve, textOf } from "./tab.js";
+import { answer, findAll, respond, respondPlants, serve, textOf } from "./tab.js";
 
 const PLANTS = [
   { id: "3", name: "Łąka", tag: "Bed" },
@@ -63,7 +63,7 @@ test("of a group, the chosen plant is kept, and the others are deleted in one ch
   const dialog = await find(PLANTS);
   assert.match(
     shown(dialog),
-    /1 name of several plants .*Keep one of 3 9 Rosa canina Bed 7 ROSA {2}canina 10 /,
+    /1 name occurs more than once .*Keep one of 3 9 Rosa canina Bed 7 ROSA {2}canina 10 /,
   );
   const { stored, sets, requests } = serve(PLANTS);
 
@@ -97,6 +97,20 @@ test("after a merge, the focus goes to the next group, and at the end to the but
 
   const first = '#duplicates [name="12"]';
   assert.deepEqual(focused, [first, '#duplicates [name="10"]', "#duplicates menu button"]);
+});
+
+test("Enter merges the group that has the focus, and not the next ones while it is held", async () => {
+  const { View, content } = await find(["1", "2"].map((id) => ({ id, name: "Rosa" })));
+  const [{ onkeydown }] = findAll("fieldset", View(content));
+  let [prevented, merged] = [0, 0];
+  const currentTarget = { querySelector: () => ({ click: () => (merged += 1) }) };
+  const preventDefault = () => (prevented += 1);
+
+  for (const repeat of [false, true, true]) {
+    onkeydown({ key: "Enter", repeat, currentTarget, preventDefault });
+  }
+
+  assert.deepEqual([prevented, merged], [3, 1]);
 });
 
 test("while plants are read, the dialog says how many, and its end ends the reading", async () => {

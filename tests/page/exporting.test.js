@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { resolveObjectURL } from "node:buffer";
 import { describe, test } from "node:test";
-import { exportPlants } from "../../src/plantstore/web/page/exporting.js";
+import { copySelected, exportPlants } from "../../src/plantstore/web/page/exporting.js";
 import { state, update } from "../../src/plantstore/web/page/state.js";
 import { answer, respond } from "./tab.js";
 
@@ -54,6 +54,33 @@ test("the file begins with a byte order mark, and has the plant that was found b
   update({ listing: null });
 });
 
+describe("the selected plants are copied as rows of a spreadsheet", () => {
+  const plants = [
+    { id: "10", name: "Rosa\t×", tag: "R" },
+    { id: "7", name: 'Rosa "x"' },
+  ];
+  const copy = (selected, text, place = "body") => {
+    globalThis.getSelection = () => text;
+    update({ dialog: null, shownQuery: ALL });
+    update({ selected: new Map(selected.map((plant) => [plant.id, plant])) });
+    const copied = [];
+    const target = { closest: (selector) => (selector.includes(place) ? {} : null) };
+    const clipboardData = { setData: (_type, rows) => copied.push(rows) };
+    copySelected({ target, clipboardData, preventDefault: () => {} });
+    return copied;
+  };
+
+  test("in the order of the list", () => {
+    const rows = ['7\tRosa "x"\t', '10\t"Rosa\t×"\tR'];
+    assert.deepEqual(copy(plants, ""), [["id\tname\ttag", ...rows].join("\n")]);
+  });
+
+  test("but not over a text that is selected, in a text field, or if there are none", () => {
+    const copied = [...copy(plants, "Rosa"), ...copy(plants, "", "input"), ...copy([], "")];
+    assert.deepEqual(copied, []);
+  });
+});
+
 describe("only the plants are exported that are selected", () => {
   const exportSelected = async (plant) => {
     update({ query: ALL });
@@ -86,29 +113,4 @@ test("an export that fails says why, and can be repeated", async () => {
   await exportPlants("csv");
 
   assert.equal(state.toast.text, "Exported: plants.csv");
-});
-
-test("a plant that CSV cannot hold leads to the other ways to export it", async () => {
-  const message = "CSV cannot hold the plant 7. Export JSON lines instead";
-  answer(respond({ error: 3010, message }, 406));
-  update({ query: ALL });
-
-  await exportPlants("csv");
-
-  const advice = "with plantstore export or the API";
-  assert.equal(state.toast.text, `Nothing was exported. ${message} ${advice}`);
-});
-
-test("of two exports the later one is saved", async () => {
-  let release = () => {};
-  answer(new Promise((resolve) => (release = resolve)), respond("id,name,tag\r\n"));
-  update({ query: new URLSearchParams({ tag: "Early" }) });
-  const early = exportPlants("csv");
-  update({ query: new URLSearchParams({ tag: "Late" }) });
-
-  await exportPlants("csv");
-  release(respond("late", 502));
-  await early;
-
-  assert.equal(state.toast.text, "Exported: plants-Late.csv");
 });

@@ -1,49 +1,52 @@
-/** The import: its progress, its result, its undo, and what is said if it fails. */
+/** The import: what is taken, its progress, its result, its undo, and what is said if it fails. */
 
 import assert from "node:assert/strict";
 import { resolveObjectURL } from "node:buffer";
 import { beforeEach, describe, test } from "node:test";
 import { client } from "../../src/plantstore/web/page/client.js";
-import {
-  chooseFile,
-  chooseImport,
-  Importing,
-  isImporting,
-  startImport,
-  stopImport,
-  watchFiles,
-} from "../../src/plantstore/web/page/importing.js";
+import { isTyped } from "../../src/plantstore/web/page/dialogs.js";
+import { chooseFile, chooseImport, watchFiles } from "../../src/plantstore/web/page/importing.js";
+import { ApiError } from "../../src/plantstore/web/page/requests.js";
+import { importPlants, SentView } from "../../src/plantstore/web/page/sending.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf } from "./plans.js";
-import { answer, answerFile, respond, textOf, withResponse } from "./tab.js";
+import { answer, answerFile, findAll, respond, textOf, withResponse } from "./tab.js";
 
 const SAFE = "Importing the same file again is safe.";
 const NONE = { stored: 0, already_stored: 0, replaced: 0, skipped: 0, refused: 0, errors: [] };
 
 beforeEach(() => {
   answer();
-  update({ importing: {}, dialog: null, scopes: null, toast: { text: "" }, sets: [] });
+  update({ dialog: null, scopes: null, toast: { text: "" }, sets: [] });
   update({ isSignedIn: true, keepsChanges: true });
 });
 
-/** Begin an import. */
-async function start(content = "id,name\nx,A\n", result = undefined) {
-  const plan = await planOf(content);
-  startImport({ ...plan, result });
+/** Return the preview of a file that a dialog shows. */
+async function show(content = "id,name\n1,A\n", result = undefined, chosen = {}) {
+  const plan = { ...(await planOf(content, chosen)), result };
+  update({ dialog: { title: "Import my.plants.csv" } });
+  return { plan };
 }
 
-/** Import a file, and return what the page shows of it at the end; and what it says. */
+/** Import it, and return what is said in the dialog, or undefined if it is closed, or the error. */
+async function send(preview) {
+  const said = await importPlants(preview).catch((error) => error);
+  if (!(said instanceof ApiError || typeof said !== "object")) throw said;
+  Object.assign(state.dialog, said instanceof ApiError ? { error: said } : { said });
+  return said;
+}
+
+/** Import a file, and return its preview and what became of it. */
 async function importFile(act, content) {
   answerFile(act);
-  await start(content);
-  return { ...(await end()), text: state.toast.text };
+  const preview = await show(content);
+  return { preview, said: await send(preview), text: state.toast.text };
 }
 
-function end() {
-  return new Promise((resolve) => {
-    onUpdate(() => !state.importing.isRunning && resolve(state.importing));
-  });
-}
+/** Stop what the dialog does. */
+const stop = () => state.dialog.stop();
+
+const shown = (preview) => textOf(SentView({ preview }));
 
 /** Return what the page says when it says something. */
 function said() {
@@ -54,18 +57,18 @@ function said() {
 
 describe("the result has the number of each outcome", () => {
   const results = [
-    [{}, "Import finished: 0 stored.", undefined],
-    [{ already_stored: 7 }, "Import finished: 0 stored, 7 already there.", undefined],
+    [{}, "Nothing was imported: 0 new", undefined],
+    [{ already_stored: 7 }, "Nothing was imported: 0 new, 7 the same", undefined],
     [{ stored: 1 }, "1 plant imported: my.plants.csv", undefined],
     [
       { stored: 30_000, already_stored: 1_000, replaced: 2, refused: 3 },
       "30,000 new, 2 changed: my.plants.csv",
-      "Import finished: 30,000 stored, 1,000 already there, 2 updated, 3 refused.",
+      "Imported: 30,000 new, 1,000 the same, 2 change, 3 refused",
     ],
     [
       { stored: 1, skipped: 6, refused: 1 },
       "1 plant imported: my.plants.csv",
-      "Import finished: 1 stored, 6 skipped, 1 refused.",
+      "Imported: 1 new, 6 skipped, 1 refused",
     ],
   ];
 
@@ -73,12 +76,7 @@ describe("the result has the number of each outcome", () => {
     test(text, async () => {
       const ended = await importFile(withResponse({ ...NONE, ...result }));
 
-      assert.deepEqual([ended.text, ended.said, ended.problem], [text, said, undefined]);
-      assert.equal(
-        textOf(Importing()) === "",
-        said === undefined,
-        "a panel only if rows are refused",
-      );
+      assert.deepEqual([ended.text, ended.said], [text, said], "a dialog only if rows are refused");
     });
   }
 });
@@ -87,15 +85,15 @@ test("rows that the page does not send are refused, too, and saved with the othe
   const errors = [{ line: 2, error: 1002, message: "It is refused" }];
 
   const content = "id;name\nx;A\n1;B;C\n";
-  const ended = await importFile(withResponse({ ...NONE, refused: 1, errors }), content);
-
-  assert.equal(ended.said, "Import finished: 0 stored, 2 refused.");
-  assert.deepEqual(
-    ended.refused.rows.map(({ row }) => row),
-    [2, 3],
+  const { preview, said } = await importFile(
+    withResponse({ ...NONE, refused: 1, errors }),
+    content,
   );
-  const [{ label, name, url }] = ended.files;
-  assert.deepEqual([label, name], ["Save the refused rows", "my.plants-refused.csv"]);
+
+  assert.equal(said, "Imported: 0 new, 2 refused");
+  assert.match(shown(preview), /2 It is refused x · A 3 .* Save the refused rows .* Close$/);
+  const { name, url } = preview.saved;
+  assert.equal(name, "my.plants-refused.csv");
   const csv =
     "\ufeffid;name;reason\r\nx;A;It is refused\r\n1;B;It has more cells than the first row;C\r\n";
   assert.equal(Buffer.from(await resolveObjectURL(url).arrayBuffer()).toString(), csv);
@@ -118,29 +116,23 @@ test("rows without ids get them from the service, and keep them if it is tried a
     withResponse({ message: "It is busy" }, 503)(request);
   };
 
-  const ended = await importFile(act, `Name\n${"Rosa\n".repeat(2_001)}`);
-  startImport(ended.plan);
-  const again = await end();
+  const { preview } = await importFile(act, `Name\n${"Rosa\n".repeat(2_001)}`);
+  await send(preview);
 
   assert.deepEqual(counts, ["ids?count=1000", "ids?count=1000", "ids?count=1"]);
   assert.match(bodies[0], /^id,name\r\n7,Rosa\r\n8,Rosa\r\n/);
   assert.equal(bodies[1], bodies[0]);
-  assert.deepEqual(
-    again.files.map(({ label, name }) => [label, name]),
-    [["Save the file with its ids", "my.plants-with-ids.csv"]],
-  );
 });
 
 test("an import does with plants that exist what its preview said", async () => {
-  const plan = await planOf("id,name\n1,A\n", { conflict: "replace" });
+  const preview = await show("id,name\n1,A\n", undefined, { conflict: "replace" });
   const paths = [];
   answerFile((request) => {
     paths.push(request.path);
     withResponse(NONE)(request);
   });
 
-  startImport(plan);
-  await end();
+  await send(preview);
 
   assert.deepEqual(paths, ["plants.csv?on-conflict=replace"]);
 });
@@ -150,15 +142,23 @@ test("an import that is stopped takes no further ids", async () => {
   globalThis.fetch = async (path) => {
     if (!path.startsWith("ids")) return respond([]);
     taken += 1;
-    stopImport();
+    stop();
     return respond({ first: 1, last: 1000 });
   };
 
-  await start(`Name\n${"Rosa\n".repeat(2_001)}`);
-  const { problem } = await end();
+  const said = await send(await show(`Name\n${"Rosa\n".repeat(2_001)}`));
 
-  assert.match(problem, /^Stopped/);
+  assert.equal(said, "Stopped");
   assert.equal(taken, 1);
+});
+
+test("a link leads to the imported plants if all of them are new", async () => {
+  const linksAfter = async (stored) => {
+    await importFile(withResponse({ ...NONE, stored }), "id,name\n30,A\n7,B\n");
+    return findAll("a", state.toast.link).map(({ href }) => href);
+  };
+
+  assert.deepEqual([await linksAfter(2), await linksAfter(1)], [["?after=6"], []]);
 });
 
 describe("an import can be undone", () => {
@@ -169,8 +169,7 @@ describe("an import can be undone", () => {
       const named = fields ?? { "Change-Set": set };
       withResponse({ ...NONE, ...result }, 200, "", named)(request);
     });
-    await start("id,name\n1,Abies\n2,New\n", result);
-    await end();
+    await send(await show("id,name\n1,Abies\n2,New\n", result));
     return set;
   };
 
@@ -210,47 +209,45 @@ describe("an import can be undone", () => {
 
   test("and if it was stopped, the page says how many plants are stored", async () => {
     answer(respond({ restored: 0, deleted: 4_000, recreated: 0, kept: 0, kept_ids: [] }));
-    answerFile(stopImport);
+    answerFile(stop);
+    const rows = Array.from({ length: 9_900 }, (_, id) => `${id},A`);
+    const preview = await show(`id,name\n${rows.join("\n")}`);
 
-    await start(`id,name\n${Array.from({ length: 9_900 }, (_, id) => `${id},A`).join("\n")}`);
+    await send(preview);
     await said();
 
-    assert.equal(state.importing.problem, `Stopped. ${SAFE}`);
+    assert.match(shown(preview), new RegExp(`${SAFE} Stopped Close Try again$`));
     assert.equal(state.toast.text, "Stopped: 4,000 of 9,900 plants imported: my.plants.csv");
     assert.equal(state.toast.action[0], "Undo");
   });
 });
 
-describe("an import that fails says why, what is stored, and whether to try again", () => {
+describe("an import that fails says why, and is tried again", () => {
   const message = "It is refused";
   const foreign = "The response is not from the Plant Store";
   const failures = [
-    ["an invalid file", 400, { error: 1008, message }, message, false],
-    ["a limit", 429, { error: 3005, message }, message, true],
-    ["an error of the service", 500, { error: 5000, message }, `${message}. ${SAFE}`, true],
-    ["a proxy that limits bodies", 413, "<h1>Too large</h1>", `${foreign}: 413. ${SAFE}`, true],
-    ["a proxy without a service", 502, "<h1>502</h1>", `${foreign}: 502. ${SAFE}`, true],
-    ["another server", 200, "{}", `${foreign}: 200. ${SAFE}`, true],
+    ["an invalid file", 400, { error: 1008, message }, message],
+    ["a limit", 429, { error: 3005, message }, message],
+    ["an error of the service", 500, { error: 5000, message }, message],
+    ["a proxy that limits bodies", 413, "<h1>Too large</h1>", `${foreign}: 413`],
+    ["another server", 200, "{}", `${foreign}: 200`],
   ];
 
-  for (const [name, status, body, problem, canRetry] of failures) {
+  for (const [name, status, body, problem] of failures) {
     test(name, async () => {
-      const ended = await importFile(
-        withResponse(body, status),
-        `id,name\n\n${"1,A\n".repeat(2_000)}`,
-      );
+      const content = `id,name\n\n${"1,A\n".repeat(2_000)}`;
+      const { preview, said } = await importFile(withResponse(body, status), content);
 
-      assert.deepEqual([ended.problem, ended.canRetry], [problem, canRetry]);
-      assert.equal(/Try again/.test(textOf(Importing())), canRetry);
+      assert.equal(said.message, problem);
+      assert.match(shown(preview), new RegExp(`${SAFE} ${problem} Close Try again$`));
     });
   }
-});
 
-test("an import whose connection breaks off may have stored rows", async () => {
-  const ended = await importFile((request) => request.onerror());
+  test("a connection that broke off", async () => {
+    const { said } = await importFile((request) => request.onerror());
 
-  assert.equal(ended.problem, `The service does not respond. ${SAFE}`);
-  assert.equal(ended.canRetry, true);
+    assert.equal(said.message, "The service does not respond");
+  });
 });
 
 test("an import with a revoked token leads to the sign-in", async () => {
@@ -265,56 +262,43 @@ test("an import with a revoked token leads to the sign-in", async () => {
   assert.equal((await refusal).message, body.message);
 });
 
-test("while a file is imported, the page says so, and the import can be stopped", () => {
-  update({ importing: { file: { name: "large.csv" }, isRunning: true } });
-
-  assert.equal(textOf(Importing()), "Import large.csv The service is storing the plants… Stop");
-});
-
-test("files are imported one at a time", async () => {
-  const choose = (...names) =>
-    chooseFile({ currentTarget: { files: names.map((name) => new File(["id,name\n"], name)) } });
+test("while a file is imported, the dialog says so, is stopped, and the tab asks before it is closed", async () => {
   answerFile(() => {});
+  const preview = await show();
 
-  choose("one.csv", "two.csv");
-  const together = state.toast.text;
-  update({ toast: { text: "" } });
-  await start();
-  choose("other.csv");
-  const during = state.toast.text;
-  stopImport();
-  await end();
+  const sending = send(preview);
+  const during = [isTyped(), shown(preview)];
+  stop();
+  await sending;
 
-  const problem = "Import one file at a time";
-  assert.deepEqual([together, during, state.dialog], [problem, problem, null]);
+  assert.deepEqual(during, [true, "Import my.plants.csv The service is storing the plants… Stop"]);
+  assert.match(shown(preview), /Try again$/);
 });
 
-test("an import that is stopped after its response does not change what the next one shows", async () => {
-  const errors = [{ line: 2, error: 1002, message: "It is refused" }];
-  answerFile((request) => {
-    stopImport();
-    withResponse({ ...NONE, refused: 1, errors })(request);
+test("files are imported one at a time", () => {
+  const files = ["one.csv", "two.csv"].map((name) => new File(["id,name\n"], name));
+
+  chooseFile({ currentTarget: { files } });
+
+  assert.deepEqual([state.toast.text, state.dialog], ["Import one file at a time", null]);
+});
+
+test("an import that is stopped after its response is not done", async () => {
+  const { preview, said } = await importFile((request) => {
+    stop();
+    withResponse({ ...NONE, stored: 1 })(request);
   });
-  await start();
-  const stopped = await end();
-  const next = await importFile(withResponse({ ...NONE, stored: 1 }));
 
-  assert.equal(stopped.problem, `Stopped. ${SAFE}`);
-  assert.equal(next.text, "1 plant imported: my.plants.csv");
-  assert.deepEqual([next.problem, next.refused], [undefined, undefined]);
+  assert.deepEqual([said, preview.isDone], ["Stopped", undefined]);
 });
 
-test("a tab with an import asks before it is closed, unless the import was stopped", async () => {
-  answerFile(() => {});
+test("a file that is dropped where plants cannot be added is not ignored", () => {
+  update({ scopes: ["plants:read"] });
+  watchFiles();
 
-  const before = isImporting();
-  await start();
-  const during = isImporting();
-  stopImport();
-  const stopped = isImporting();
-  await end();
+  document.ondrop({ type: "drop", dataTransfer: { types: ["Files"] }, preventDefault: () => {} });
 
-  assert.deepEqual([before, during, stopped], [false, true, false]);
+  assert.deepEqual([state.toast.text, state.isDropping], ["You cannot import plants here", false]);
 });
 
 describe("what is pasted is previewed", () => {
@@ -333,11 +317,11 @@ describe("what is pasted is previewed", () => {
   beforeEach(() => answerFile(withResponse(NONE)));
 
   test("rows, also if the dialog of the import is open", async () => {
-    assert.equal(await paste("1\tRosa"), "Import Pasted rows");
+    assert.equal(await paste("1\tRosa"), "Import pasted rows");
     update({ dialog: null });
     chooseImport();
 
-    assert.equal(await paste("1\tRosa"), "Import Pasted rows");
+    assert.equal(await paste("1\tRosa"), "Import pasted rows");
     assert.ok(state.dialog.content.preview.isPasted);
   });
 

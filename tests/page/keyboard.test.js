@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { press } from "../../src/plantstore/web/page/keyboard.js";
-import { state, update } from "../../src/plantstore/web/page/state.js";
-import { answer } from "./tab.js";
+import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
+import { answer, respondPlants } from "./tab.js";
 
 /** What was done: the names of the rows and fields that got the focus, and of the boxes clicked. */
 let done = [];
@@ -45,7 +45,8 @@ globalThis.MouseEvent = class {
   }
 };
 document.querySelector = (selector) =>
-  ({ "#plants tr": first, "#search": PLACES.search })[selector] ?? null;
+  ({ "#plants tr": first, "#plants tr:last-child": second, "#search": PLACES.search })[selector] ??
+  null;
 
 beforeEach(() => {
   done = [];
@@ -79,6 +80,30 @@ describe("keys lead through the list", () => {
       assert.deepEqual(type(place, key, more), [expected, true]);
     });
   }
+});
+
+describe("over the end of a page, the arrows lead to the next one", () => {
+  const turn = async (place, key, relation) => {
+    const plants = (id) => [{ id, name: "Rosa" }];
+    const links = new Map([[relation, "?after=7"]]);
+    answer(respondPlants(plants("8")));
+    update({ listing: { plants: plants("7"), links, total: 2, isExact: true } });
+    const loaded = new Promise((resolve) =>
+      onUpdate(() => state.listing.plants[0].id === "8" && resolve()),
+    );
+    type(place, key);
+    await loaded;
+    await new Promise(setImmediate);
+    onUpdate(() => {});
+    update({ listing: null });
+    return done;
+  };
+
+  test("or back", async () => {
+    assert.deepEqual(await turn("second", "ArrowDown", "next"), ["first"]);
+    done = [];
+    assert.deepEqual(await turn("first", "ArrowUp", "prev"), ["second"]);
+  });
 });
 
 test("n in the list adds a plant, if the token permits it", () => {

@@ -2,13 +2,12 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
-import { linkTo } from "../../src/plantstore/web/page/address.js";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { countPlants } from "../../src/plantstore/web/page/elements.js";
 import * as listing from "../../src/plantstore/web/page/listing.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, respond, respondPlants, textOf, visited, wide } from "./tab.js";
+import { answer, findAll, respond, respondPlants, textOf, visited, wide } from "./tab.js";
 
 const ROSA = { id: "1", name: "Rosa", tag: "Rosa" };
 const ABIES = { id: "2", name: "Abies" };
@@ -56,7 +55,7 @@ test("all that is typed is one step in the history, and keeps the order", () => 
   assert.deepEqual(visited, ["/", "?sort=-id&after=7", "?q=Ros&sort=-id"]);
 });
 
-test("the list by name begins at what is typed, in any script, and the history leads back", (context) => {
+test("the list by name begins at what is typed, in any script", (context) => {
   context.mock.timers.enable({ apis: ["setTimeout"] });
   answer();
   history.pushState({}, "", "?tag=Rosa&sort=name");
@@ -72,7 +71,6 @@ test("the list by name begins at what is typed, in any script, and the history l
     [null, null, "шиповник"],
   );
   assert.equal(new URLSearchParams(location.search).get("tag"), "Rosa");
-  assert.ok(history.state.isNext);
   assert.equal(state.from, "шиповник", "what is typed remains while the list is loading");
 });
 
@@ -86,6 +84,73 @@ test("the end of a change leaves what is being typed, whose search loads the lis
   assert.equal(state.search, "ro");
   context.mock.timers.tick(1000);
   assert.match(requests.at(-1).path, /q=ro/);
+});
+
+describe("before a page of the list by name are the plants that come before it", () => {
+  const plants = Array.from({ length: 200 }, (_, at) => ({ id: `${at}`, name: `Rosa ${at}` }));
+  const links = new Map(["first", "next"].map((relation) => [relation, `?${relation}`]));
+  const goBack = async (first, ...walks) => {
+    const requests = answer(...walks.map((walk) => respondPlants(walk)));
+    history.pushState({ first: 701 }, "", "?tag=R&sort=name&from=Rosa");
+    update({ shownQuery: new URLSearchParams("tag=R&sort=name&from=Rosa") });
+    const page = plants.slice(first, first + 50);
+    update({ listing: { plants: page, links, total: 900, isExact: true } });
+    await listing.findTurn("prev")();
+    return requests.map(({ path }) => path);
+  };
+
+  test("found from the beginning of their name", async () => {
+    const [walk, page] = await goBack(120, plants);
+
+    assert.equal(walk, "plants?tag=R&sort=name&from=Ros&limit=1000");
+    assert.equal(page, "plants?tag=R&sort=name&from=Rosa+69&after=69&limit=50");
+    assert.deepEqual(history.state, { first: 651 });
+  });
+
+  test("or of the list, which is its first page if there are not more", async () => {
+    const paths = await goBack(50, plants, plants, plants, plants);
+
+    assert.equal(paths[3], "plants?tag=R&sort=name&limit=1000");
+    assert.equal(paths[4], "plants?tag=R&sort=name&limit=50");
+  });
+
+  test("also if no plant comes at or after it", async () => {
+    const paths = await goBack(200, plants);
+
+    assert.equal(paths[1], "plants?tag=R&sort=name&from=Rosa+149&after=149&limit=50");
+  });
+
+  test("or no longer, if another page is shown meanwhile", async () => {
+    const slow = Promise.withResolvers();
+    const going = goBack(120, []);
+    answer(slow.promise);
+    update({ shownQuery: ALL });
+    slow.resolve(respondPlants(plants));
+    await going;
+
+    assert.equal(location.search, "?tag=R&sort=name&from=Rosa");
+  });
+});
+
+describe("the Tab key leads to the plant that had the focus, or to the next one", () => {
+  const plants = ["1", "2", "3", "4"].map((id) => ({ ...ROSA, id }));
+
+  for (const [left, expected] of [
+    [["1", "2", "3", "4"], "3"],
+    [["1", "2", "4"], "4"],
+    [["1", "2"], "2"],
+    [["7", "8"], "7"],
+    [[], ""],
+  ]) {
+    test(`of ${left}: ${expected}`, async () => {
+      update({ listing: { plants, links: new Map(), total: 4, isExact: true }, current: "3" });
+      answer(respondPlants(left.map((id) => ({ ...ROSA, id }))));
+
+      await listing.load();
+
+      assert.equal(state.current, expected);
+    });
+  }
 });
 
 test("a page is loaded with the parameters of its address that the service knows", async () => {
@@ -146,10 +211,10 @@ describe("the numbers of the plants that are shown are known if one of them is",
   const pages = [
     ["", ["next"], null, [1, 2]],
     ["sort=name&from=M", ["next", "first"], null, null],
-    ["sort=name&from=M", ["next", "first"], { isNext: true, first: 31 }, [31, 32]],
+    ["sort=name&from=M", ["next", "first"], { first: 31 }, [31, 32]],
     ["after=7", ["first", "prev"], null, [99, 100]],
-    ["before=7", ["first", "prev", "next"], { last: 8 }, [7, 8]],
-    ["before=7", ["first", "prev", "next"], { last: null }, null],
+    ["before=7", ["first", "prev", "next"], { first: 7 }, [7, 8]],
+    ["before=7", ["first", "prev", "next"], { first: Number.NaN }, null],
     ["after=7", ["first", "prev", "next"], { first: 100 }, null],
   ];
 
@@ -165,6 +230,24 @@ describe("the numbers of the plants that are shown are known if one of them is",
       assert.deepEqual(position && [position.first, position.last], shown);
     });
   }
+});
+
+test("the history has the number of the first plant of the page beside", async () => {
+  answer();
+  const links = new Map([
+    ["prev", "?before=101"],
+    ["next", "?after=150"],
+  ]);
+  const plants = Array.from({ length: 50 }, (_, at) => ({ id: `${at + 101}`, name: "Rosa" }));
+  const firsts = [];
+  for (const [, query] of links) {
+    history.replaceState({ first: 101 }, "", "?after=100");
+    update({ listing: { plants, links, total: 900, isExact: true } });
+    await listing.go(query);
+    firsts.push(history.state.first);
+  }
+
+  assert.deepEqual(firsts, [51, 151]);
 });
 
 test("the selection is kept on other pages of the list, and on other lists", async () => {
@@ -247,7 +330,8 @@ describe("while the page is visible, the list is loaded again and again", () => 
 
   test("what others change is shown, and the selection keeps what the user saw", async () => {
     const requests = answer(respondPlants([renamed]));
-    update({ query: new URLSearchParams("tag=R&after=7"), selected: new Map([["1", ROSA]]) });
+    history.replaceState(null, "", "?tag=R&after=7");
+    update({ selected: new Map([["1", ROSA]]) });
 
     await listing.refresh();
 
@@ -335,7 +419,23 @@ test("an empty page does not say that nothing is found if others follow", async 
   assert.match(textOf(Catalogue()), /Not all plants were searched\. Search on/);
 });
 
-test("a tag that is too long for an address is no link", () => {
-  assert.equal(linkTo("R".repeat(1_000)), `?tag=${"R".repeat(1_000)}`);
-  assert.equal(linkTo("R".repeat(1_001)), undefined);
+test("what a tag has not is sought in all plants", async () => {
+  answer(respond([]));
+  history.replaceState(null, "", "?q=a&tag=Rosa&sort=name");
+
+  await listing.load();
+
+  const links = findAll("a", Catalogue()).map(({ href, children }) => [textOf(children), href]);
+  assert.deepEqual(links.at(-1), ["Search in all plants", "?q=a&sort=name"]);
+});
+
+test("who cannot change plants sees no boxes", () => {
+  update({ listing: { plants: [ROSA], links: new Map(), total: 1, isExact: true } });
+  const boxesOf = (...scopes) => {
+    update({ scopes });
+    return findAll("input", Catalogue()).filter(({ type }) => type === "checkbox").length;
+  };
+
+  assert.deepEqual([boxesOf("plants:read"), boxesOf("plants:read", "plants:update")], [0, 2]);
+  update({ scopes: null });
 });

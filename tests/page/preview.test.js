@@ -7,7 +7,15 @@ import { makePlan, suggest } from "../../src/plantstore/web/page/plan.js";
 import { openPreview } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
-import { answer, answerFile, respond, respondPlants, textOf, withResponse } from "./tab.js";
+import {
+  answer,
+  answerFile,
+  findAll,
+  respond,
+  respondPlants,
+  textOf,
+  withResponse,
+} from "./tab.js";
 
 /** The files that the command and the service read, too. */
 const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
@@ -21,7 +29,7 @@ const { signal } = new AbortController();
 
 beforeEach(() => {
   answer();
-  update({ dialog: null, scopes: null, importing: {} });
+  update({ dialog: null, scopes: null });
 });
 
 describe("columns are suggested by their usual names, or by their order", () => {
@@ -178,24 +186,16 @@ describe("rows whose id other rows have with another plant", () => {
   const nameless = [8, "The name is missing"];
 
   test("name each other, and are not sent", async () => {
-    const { file, faults, isRepeating } = await planOf(content);
+    const { file, faults } = await planOf(content);
 
     assert.deepEqual([...faults], [...named, nameless]);
     assert.equal(await file.text(), "id,name,tag\r\n8,B,\r\n8,B,\r\n");
-    assert.equal(isRepeating, true);
-  });
-
-  test("but the last one if this is chosen", async () => {
-    const { file, faults } = await planOf(content, { takesLast: true });
-
-    assert.deepEqual([...faults.keys()], [1, 3, 5, 8]);
-    assert.equal(await file.text(), "id,name,tag\r\n8,B,\r\n8,B,\r\n7,A,\r\n9,D,x\r\n");
   });
 
   test("a file without tags repeats an id only with another name", async () => {
-    const { faults, isRepeating } = await planOf("id,name,price\n7,A,1\n7,A,2\n,B\n,C\n");
+    const { faults } = await planOf("id,name,price\n7,A,1\n7,A,2\n,B\n,C\n");
 
-    assert.deepEqual([faults.size, isRepeating], [0, false]);
+    assert.equal(faults.size, 0);
   });
 });
 
@@ -231,15 +231,13 @@ test("a column of a sheet without a name can be chosen", async () => {
   assert.deepEqual([header, faults.size], [["id", "name", ""], 0]);
 });
 
-test("rows without ids get them, and so does the file with all its columns", async () => {
+test("rows without ids get them", async () => {
   const plan = await planOf("Name;Price\nRosa;7\n;\nAbies;8\n");
 
   const numbered = await plan.giveIds(["70", "71"].values(), signal);
 
   assert.equal(await numbered.file.text(), "id,name\r\n70,Rosa\r\n71,Abies\r\n");
-  // TextDecoder, and so text(), removes the byte order mark.
-  assert.equal(await numbered.own.text(), "id;Name;Price\r\n70;Rosa;7\r\n71;Abies;8\r\n");
-  assert.deepEqual([numbered.own.name, numbered.giveIds], ["my.plants-with-ids.csv", undefined]);
+  assert.equal(numbered.giveIds, undefined);
 });
 
 test("rows without an id get one, also beside others, and those of a shorter row", async () => {
@@ -251,10 +249,6 @@ test("rows without an id get one, also beside others, and those of a shorter row
   assert.equal(
     await numbered.file.text(),
     "id,name\r\n7,Rosa\r\n70,Acer\r\n71,Abies\r\nx,Tilia\r\n",
-  );
-  assert.equal(
-    await numbered.own.text(),
-    "Name;Nr\r\nRosa;7\r\nAcer;70\r\nAbies;71\r\nTilia;x\r\n",
   );
   assert.equal((await planOf("id,name\n1,Rosa\n")).giveIds, undefined);
 });
@@ -283,18 +277,9 @@ function checked() {
 async function open(content, resultOf = () => NONE) {
   const requests = answerImports(resultOf);
   update({ dialog: null });
-  openPreview(new File([content], "plants.csv"), () => {});
+  openPreview(new File([content], "plants.csv"));
   await checked();
   return requests;
-}
-
-/** Return the elements of a kind in markup. */
-function findAll(kind, markup) {
-  if (Array.isArray(markup)) return markup.flatMap((each) => findAll(kind, each));
-  if (!markup?.props) return [];
-  const { type, props } = markup;
-  if (type === kind) return [props];
-  return findAll(kind, typeof type === "function" ? type(props) : props.children);
 }
 
 /** Choose an answer of a question. */
@@ -413,13 +398,22 @@ describe("if names of new plants are there already, the preview asks whether to 
     ]);
   });
 
+  test("and skips them if all of them are: the file was imported before", async () => {
+    await open("Name\nrosa x alba\nRosa albida\n");
+    assert.match(text(), /Nothing to import: 0 new, 2 skipped 2 of the names are there already/);
+
+    await choose("there already", "import");
+
+    assert.equal(state.dialog.content.preview.plan.ids.length, 2);
+  });
+
   test("skipped rows get no id", async () => {
     await open("Nr,Name\n,Rosa x alba\n,Abies\n");
     await choose("there already", "skip");
 
-    const { own } = await state.dialog.content.preview.plan.giveIds(["70"].values(), signal);
+    const { file } = await state.dialog.content.preview.plan.giveIds(["70"].values(), signal);
 
-    assert.equal(await own.text(), "Nr,Name\r\n,Rosa x alba\r\n70,Abies\r\n");
+    assert.equal(await file.text(), "id,name\r\n70,Abies\r\n");
   });
 });
 
@@ -439,6 +433,7 @@ describe("numbers in a first column without a usual name are ids", () => {
   test("and not if they have others", async () => {
     assert.equal(await idOf(respondPlants({ id: "3", name: "Tilia" })), -1);
     assert.match(text(), /Each row gets a new id/);
+    assert.match(text(), /as ids have other names\. If these are their ids, choose the column\./);
   });
 
   test("nor if their names cannot be read", async () => {
@@ -486,7 +481,7 @@ describe("a row is the same if only blanks at the ends are stored besides", () =
       withResponse({ ...NONE, ...counts })(request);
     });
     update({ dialog: null });
-    openPreview(new File([content], "plants.csv"), () => {});
+    openPreview(new File([content], "plants.csv"));
     await checked();
     return bodies;
   };
@@ -506,7 +501,7 @@ describe("a row is the same if only blanks at the ends are stored besides", () =
 
     await openStored(ids.map(blank), `id,name\n${ids.map((id) => `${id},Rosa ${id}\n`).join("")}`);
 
-    assert.match(text(), / 5 Rosa 5 0 new, 120 the same/);
+    assert.match(text(), / 5 Rosa 5 Nothing to import: 0 new, 120 the same Close$/);
     assert.ok(!hasImport());
   });
 });
@@ -530,6 +525,37 @@ test("without a column of names, only the tags of plants that exist can be impor
   const rows = Array.from({ length: 1001 }, (_, id) => `${id},Tree\n`);
   await open(`id,tag\n${rows.join("")}`);
   assert.match(text(), /Choose the column of the names\. .* 1,000 plants\. Cancel$/);
+});
+
+describe("plants whose ids or names are pasted are selected", () => {
+  const select = async (rows, resultOf) => {
+    answerImports(resultOf);
+    update({ dialog: null, selected: new Map() });
+    openPreview(new File([rows], "pasted rows"), true);
+    await checked();
+    assert.match(text(), /Select 1 plant/);
+
+    const said = await state.dialog.act({}, { value: "select" });
+
+    return [said, ...state.selected.values()];
+  };
+
+  test("ids", async () => {
+    const rosa = { id: "7", name: "Rosa", tag: "Bed" };
+    globalThis.fetch = async (path) =>
+      path === "plants/7" ? respondPlants(rosa) : respond({ message: "None" }, 404);
+
+    assert.deepEqual(await select("7\n8\n", () => ({ already_stored: 1 })), [undefined, rosa]);
+    assert.match(text(), /0 new, 1 the same, 1 refused .* 2 No plant has this id 8 Close Select/);
+  });
+
+  test("names", async () => {
+    const rosa = { id: "7", name: "Rosa" };
+    globalThis.fetch = async () => respondPlants([rosa]);
+
+    assert.deepEqual(await select("rosa\nAbies\n", () => ({ stored: 2 })), [undefined, rosa]);
+    assert.match(text(), / Name Column 1 Tag /, "also if there is one column");
+  });
 });
 
 test("the preview says what the service would do, and stores nothing", async () => {

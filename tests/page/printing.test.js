@@ -52,6 +52,15 @@ describe("the selected plants are printed", () => {
   }
 });
 
+test("the kind of what was printed last is offered first", async () => {
+  await print("grid30");
+
+  askAndPrint(many);
+
+  const { View, content } = state.dialog;
+  assert.match(textOf(View(content)), / 3 sheets Cancel Print$/);
+});
+
 test("labels begin where the first sheet still has some", async () => {
   const pages = await print("grid65", { place: "65" });
 

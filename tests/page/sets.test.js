@@ -8,9 +8,8 @@ import {
   attempt,
   finish,
   isRunning,
-  keepRunning,
   makeAction,
-  resume,
+  readSets,
   UndoButton,
   undoLast,
 } from "../../src/plantstore/web/page/sets.js";
@@ -26,7 +25,7 @@ const shown = () => textOf(html`<${Toast} />`);
 beforeEach(() => {
   window.localStorage.removeItem("plantstore.sets:/");
   update({ dialog: null, toast: { text: "" }, sets: [], scopes: null, keepsChanges: true });
-  update({ isSignedIn: true, importing: {} });
+  update({ isSignedIn: true });
 });
 
 /** Wait until the page says something that matches. @param {RegExp} pattern */
@@ -65,7 +64,7 @@ test("one of the list is chosen and undone, also in another tab, and then it is 
   }
   update({ sets: [], toast: { text: "" } });
 
-  await resume();
+  readSets();
   assert.equal(textOf(html`<${UndoButton} />`), "Undo…");
   UndoButton().props.onclick();
   const { View, content, act } = state.dialog;
@@ -203,26 +202,9 @@ describe("an action that does not end as it began says how many plants it has ch
 
     assert.deepEqual([stored.size, state.toast.text], [100, "100 plants restored"]);
   });
-
-  test("its page was reloaded", async () => {
-    const { stored, act } = interrupt("40", () => {
-      keepRunning();
-      return respond("", 503);
-    });
-    await act({}).catch(() => {});
-    await said(/Inter/);
-    update({ toast: { text: "" }, sets: [] });
-
-    await resume();
-    assert.equal(shown(), "Interrupted: 40 of 100 plants deleted Undo ×");
-    await press();
-    await resume();
-
-    assert.deepEqual([stored.size, state.toast.text], [100, "40 plants restored"]);
-  });
 });
 
-test("the last change is undone without a question, and those of many plants after one", async () => {
+test("the last change is undone without a question, and those of many plants are listed", async () => {
   const { stored } = serve(MANY);
   tagPlants(MANY);
   await state.dialog.act({ tag: "Bed" });
@@ -232,14 +214,12 @@ test("the last change is undone without a question, and those of many plants aft
 
   await undoLast();
   assert.deepEqual(tags(), ["Bed", "Bed"]);
-  for (const [answer, left] of [
-    ["no", "Bed"],
-    ["yes", undefined],
-  ]) {
-    const asked = undoLast();
-    assert.equal(state.question.text, "100 plants now have the tag \u2068Bed\u2069");
-    state.question.answer(answer);
-    await asked;
-    assert.deepEqual(tags(), [left, left]);
-  }
+  update({ dialog: null });
+  await undoLast();
+  assert.deepEqual(tags(), ["Bed", "Bed"]);
+  assert.match(textOf(html`<${state.dialog.View} ...${state.dialog.content} />`), /tag Bed/);
+  await state.dialog.act({});
+  await said(/changed back/);
+
+  assert.deepEqual(tags(), [undefined, undefined]);
 });

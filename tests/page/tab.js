@@ -170,23 +170,16 @@ export function serve(plants, interfere = () => null) {
     return respond(counts);
   }
 
-  globalThis.fetch = async (path, { method = "GET", headers, body, signal }) => {
+  globalThis.fetch = async (path, { signal }) => {
     const [, id = ""] = /^plants\/(-?\d+)$/.exec(path) ?? [];
-    const isChange = path === "plants" && method === "POST";
     const query = new URLSearchParams(path.replace(/^undo/, ""));
-    if (!id && !isChange && !path.startsWith("undo")) return respond([]);
-    requests.push(isChange ? "POST plants" : id ? `GET ${id}` : path.replace(/set=\w+/, "set"));
+    if (!id && !path.startsWith("undo")) return respond([]);
+    requests.push(id ? `GET ${id}` : path.replace(/set=\w+/, "set"));
     const other = await interfere(requests.at(-1), id);
     signal?.throwIfAborted();
     if (other) return other;
     if (path.startsWith("undo")) return undo(query.get("set"), query.has("dry-run"));
-    if (id)
-      return stored.has(id) ? respondPlants(stored.get(id)) : respond({ message: "None" }, 404);
-    const { id: own, ...plant } = parse(body);
-    const set = headers.get("Change-Set");
-    if (stored.has(own)) return respond({ error: 1004, message: "`id` is taken" }, 400);
-    put(own, plant, set);
-    return respond("", 200, fieldsOf(set));
+    return stored.has(id) ? respondPlants(stored.get(id)) : respond({ message: "None" }, 404);
   };
   answerFile(async (request) => {
     requests.push(`POST ${request.path}`);
@@ -265,4 +258,13 @@ export function textOf(markup) {
   if (!markup?.props || markup.props.hidden) return "";
   const { type, props } = markup;
   return textOf(typeof type === "function" ? type(props) : props.children);
+}
+
+/** Return the properties of the elements of a kind in markup. @param {string} kind @param {any} markup */
+export function findAll(kind, markup) {
+  if (Array.isArray(markup)) return markup.flatMap((each) => findAll(kind, each));
+  if (!markup?.props) return [];
+  const { type, props } = markup;
+  if (type === kind) return [props];
+  return findAll(kind, typeof type === "function" ? type(props) : props.children);
 }

@@ -166,7 +166,7 @@ def import_rows(page: Page, said: str) -> None:
     preview = page.get_by_role("dialog", name="Import ")
     expect(preview.locator("#preview-said")).to_have_text(said)
     preview.get_by_role("button", name="Import", exact=True).click()
-    expect(preview).to_be_hidden()
+    expect(preview.locator("#preview-said")).to_be_hidden()
 
 
 def save(page: Page, role: Literal["link", "button"], name: str) -> tuple[str, bytes]:

@@ -10,9 +10,6 @@ export const PARAMETERS = [...LISTED, "from", "after", "before"];
 /** How long a text may be that is searched, or from which the names begin. */
 export const TEXT_MAX = 100;
 
-/** The longest tag that is a link. */
-const LINKED_CHARACTERS_MAX = 1000;
-
 /**
  * Return the address of the plants of a search, in the present order.
  *
@@ -23,11 +20,6 @@ export function addressOf(query) {
   const sort = state.query.get("sort");
   if (sort) all.set("sort", sort);
   return `?${all}`;
-}
-
-/** Return the address of the plants of a tag, unless it is too long for the service. @param {string} tag */
-export function linkTo(tag) {
-  return tag.length <= LINKED_CHARACTERS_MAX ? addressOf({ tag }) : undefined;
 }
 
 /** Return what a list has, for a title: words of names, and a tag. @param {URLSearchParams} query */

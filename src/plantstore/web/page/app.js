@@ -5,15 +5,16 @@ import { Catalogue } from "./catalogue.js";
 import { KEEPS_IDS } from "./client.js";
 import { followHistory, isTyped, QuestionView } from "./dialogs.js";
 import { focus, Toast } from "./elements.js";
+import { copySelected } from "./exporting.js";
 import { html } from "./html.js";
-import { isImporting, watchFiles } from "./importing.js";
+import { watchFiles } from "./importing.js";
 import { press } from "./keyboard.js";
 import { followAddress, go, refresh } from "./listing.js";
 import { openLinkedPlant, openPlant } from "./plant.js";
 import { render } from "./preact.mjs";
 import { Health, watchService } from "./service.js";
 import { Enter, SignIn, SignOut, start } from "./session.js";
-import { isRunning, keepRunning } from "./sets.js";
+import { isRunning } from "./sets.js";
 import { onUpdate, state } from "./state.js";
 
 const ICON = new URL("icon.svg", import.meta.url).href;
@@ -58,23 +59,27 @@ function follow(event) {
   event.preventDefault();
 }
 
-/** Show the state. If the focused element disappears, the heading above it gets the focus. */
+/**
+ * Show the state. If the focused element disappears, the dialog that is open gets the focus, or the row
+ * of the list that had it last.
+ */
 function show() {
   const { dialog, isSignedIn, isOpen, query, isDropping } = state;
   const title = dialog?.title ?? (isSignedIn || isOpen ? entitle(query) || "Plants" : "Sign in");
   document.title = `${title} · Plant Store`;
   document.body.classList.toggle("dropping", isDropping);
   const focused = document.activeElement;
-  const heading = focused?.closest("section, dialog")?.querySelector("h2");
   render(html`<${App} />`, /** @type {Element} */ (document.getElementById("page")));
   if (focused !== document.body && document.activeElement === document.body) {
-    (heading?.isConnected ? heading : document.getElementById("plants-title"))?.focus();
+    const places = ["dialog:last-of-type h2", "#plants [tabindex='0']", "#plants-title"];
+    focus(places.find((place) => document.querySelector(place)) ?? "main");
   }
 }
 
 onUpdate(show);
 document.onclick = follow;
 document.onkeydown = press;
+document.oncopy = copySelected;
 watchFiles();
 watchService(refresh);
 window.onpopstate = () => {
@@ -85,9 +90,8 @@ window.onpopstate = () => {
 };
 // The browser asks before what is typed, is sent, or is being changed is lost.
 window.onbeforeunload = (event) => {
-  if (state.isSignedIn && (isRunning() || isTyped() || isImporting())) event.preventDefault();
+  if (state.isSignedIn && (isRunning() || isTyped())) event.preventDefault();
 };
-window.onpagehide = keepRunning;
 window.onpageshow = ({ persisted }) => {
   // The back button would restore a page with plants after the sign-out.
   if (persisted) location.reload();

@@ -4,10 +4,11 @@ import { addressOf, entitle, SEARCHED, select, TEXT_MAX } from "./address.js";
 import { closePopover, countPlants, number, PlantText, say } from "./elements.js";
 import { exportPlants } from "./exporting.js";
 import { html, renew } from "./html.js";
-import { chooseImport, Importing } from "./importing.js";
+import { chooseImport } from "./importing.js";
 import {
   beginAt,
   findPosition,
+  findTurn,
   isByName,
   listSelected,
   search,
@@ -27,7 +28,6 @@ export function Catalogue() {
   const { listing, problem, tags } = state;
   const isEmpty = listing?.plants.length === 0;
   return html`
-    <${Importing} />
     <section aria-labelledby="plants-title">
       <h2 id="plants-title" class="unseen" tabindex="-1">Plants</h2>
       <${Tools} />
@@ -38,8 +38,8 @@ export function Catalogue() {
         <${TagList} />
         <div>
           <${Summary} />
-          <${Selected} />
           <div id="table" hidden=${isEmpty}><${Table} /></div>
+          <${Selected} />
           ${isEmpty && html`<${Nothing} />`}
           <${Pages} label="Pages, below" />
         </div>
@@ -142,7 +142,7 @@ function Chosen() {
   `;
 }
 
-/** The bar of the selection. It is above the page, which does not move. */
+/** The bar of the selection. It is above the page, which does not move, and the Tab key leads from the list to it. */
 function Selected() {
   const { listing, selected } = state;
   const plants = [...selected.values()];
@@ -180,7 +180,7 @@ function Range() {
   return html`<span id="range">${renew(`${first}–${last} of`)}</span>`;
 }
 
-/** The links to other pages. The list by name leads only on: back are the pages one came from. */
+/** The links to other pages. */
 function Pages(/** @type {{label: string}} */ { label }) {
   const links = state.listing?.links;
   const pages = [
@@ -193,10 +193,10 @@ function Pages(/** @type {{label: string}} */ { label }) {
       href && html`<a key=${relation} rel=${relation} href=${href} aria-label=${name}>${text}</a>`
     );
   });
-  if (isByName() && history.state?.isNext) {
-    pages[1] = html`
-      <button type="button" aria-label="Previous page" onclick=${() => history.back()}>‹</button>
-    `;
+  if (isByName()) {
+    const back = findTurn("prev");
+    pages[1] =
+      back && html`<button type="button" aria-label="Previous page" onclick=${back}>‹</button>`;
   }
   return html`<nav class="pages" aria-label=${label}>${pages}</nav>`;
 }
@@ -205,6 +205,8 @@ function Nothing() {
   const { listing, shownQuery } = state;
   const next = listing?.links.get("next");
   const from = shownQuery.get("from") ?? "";
+  const q = shownQuery.get("q");
+  const isInTag = q !== null && (shownQuery.has("tag") || shownQuery.has("untagged"));
   if (next || from || SEARCHED.some((key) => shownQuery.has(key))) {
     return html`
       <div id="none" class="nothing">
@@ -212,6 +214,7 @@ function Nothing() {
           ${from ? html`No names from <bdi>${from}</bdi> on.` : "No plants found."}
           ${" "}<a href=${addressOf({})}>Show all plants</a>
         </p>
+        ${isInTag && html`<p><a href=${addressOf({ q })}>Search in all plants</a></p>`}
         ${next && html`<p>Not all plants were searched. <a href=${next}>Search on</a></p>`}
         <p class="hint" hidden=${from !== ""}>
           Words are found by their beginnings: also try fewer letters.

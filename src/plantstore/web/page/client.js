@@ -28,9 +28,6 @@
 
 import { ApiError, hasStatus, parse, send } from "./requests.js";
 
-/** A number in JSON (RFC 8259 §6). */
-const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
-
 /** A link of a listing (RFC 8288). */
 const LINK = /<plants\?([^>]*)>; rel="(\w+)"/g;
 
@@ -71,7 +68,7 @@ class Client {
   async read(id, signal) {
     const isPlant = (/** @type {any} */ value) => typeof value?.name === "string";
     const { value } = await this.#read(`plants/${id}`, isPlant, { signal });
-    return { plant: /** @type {Plant} */ (value) };
+    return /** @type {Plant} */ (value);
   }
 
   /** @param {Record<string, string>} query @param {AbortSignal} [signal] */
@@ -97,19 +94,6 @@ class Client {
     const options = { signal: limit(signal) }; // nothing is lost
     const { answer, body } = await this.#send("POST", `ids?count=${count}`, options);
     return parse(answer, body, (value) => typeof value?.first === "string");
-  }
-
-  /**
-   * @param {Plant} plant @param {string} set the name of the change set
-   * @returns {Promise<boolean>} whether the set can be undone
-   */
-  async create({ id, name, tag }, set) {
-    // An id that is not a number is sent as a string, and the service refuses it.
-    const number = NUMBER.test(id) ? id : JSON.stringify(id);
-    const body = `{"id":${number},${JSON.stringify({ name, tag }).slice(1)}`;
-    const options = { body, headers: { "Change-Set": set } };
-    const { answer } = await this.#send("POST", "plants", options);
-    return answer.headers.has("Change-Set");
   }
 
   /**
@@ -156,10 +140,10 @@ class Client {
 
   /**
    * @param {URLSearchParams} query of the plants
-   * @param {AbortSignal} signal
    * @returns {Promise<Blob>} a CSV file
    */
-  async export(query, signal) {
+  async export(query) {
+    const { signal } = new AbortController(); // It takes as long as it takes.
     const path = query.size === 0 ? "plants.csv" : `plants.csv?${query}`;
     return (await this.#send("GET", path, { signal, kind: "blob" })).body;
   }

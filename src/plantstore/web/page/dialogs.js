@@ -173,7 +173,7 @@ export function Frame({
   return html`
     <${Modal} id=${id} aria-labelledby="${id}-title" leave=${leave} ...${attributes}>
       <form autocomplete="off" aria-busy=${isBusy} onsubmit=${submit} oninput=${forget}>
-        <h2 id="${id}-title">${renew(title)}</h2>
+        <h2 id="${id}-title" tabindex="-1">${renew(title)}</h2>
         ${children}
         <p class="error" role="alert">${isOfField ? "" : error?.message}</p>
         <p class="hint" role="status">${said}</p>

@@ -51,8 +51,8 @@ export async function findDuplicates() {
   const dialog = { View: DuplicatesView, title: "Find duplicates", content: {}, act };
   open(Object.assign(dialog, { content: { read: 0 }, isDisposable: true }));
   try {
-    const plants = await findAll(new URLSearchParams({ sort: "name" }), (read, total) => {
-      show({ read, total });
+    const plants = await findAll(new URLSearchParams({ sort: "name" }), (found, total) => {
+      show({ read: found.size, total });
       return state.dialog === dialog;
     });
     groups = group(plants);
@@ -67,7 +67,7 @@ export async function findDuplicates() {
 /** @param {{groups: Plant[][], read?: number, total?: number}} props what was read, while it is read */
 function DuplicatesView({ groups, read, total = 0 }) {
   const many = groups?.length ?? 0;
-  const said = `${number(many)} ${many === 1 ? "name" : "names"} of several plants`;
+  const said = `${number(many)} ${many === 1 ? "name occurs" : "names occur"} more than once`;
   return html`
     <${Frame} id="duplicates" cancel="Close" buttons=${[]}>
       <progress hidden=${read === undefined} value=${read} max=${total || 1} aria-label="Plants read" />
@@ -85,8 +85,14 @@ function Group({ plants }) {
     plant.id,
     html`<span><bdi class="hint">${plant.id}</bdi> <bdi>${plant.name}</bdi> <bdi class="hint">${plant.tag}</bdi></span>`,
   ]);
+  // Enter would press the first button of the dialog.
+  const merge = (/** @type {On<HTMLElement, KeyboardEvent>} */ event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    if (!event.repeat) event.currentTarget.querySelector("button")?.click();
+  };
   return html`
-    <fieldset>
+    <fieldset onkeydown=${merge}>
       <legend>Keep one of ${number(plants.length)}</legend>
       <${Choice} name=${id} options=${options} />
       <button value=${id} aria-label="Merge the plants named ${name}">Merge</button>

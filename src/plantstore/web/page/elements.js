@@ -44,6 +44,24 @@ export function number(many) {
   return many.toLocaleString("en");
 }
 
+/**
+ * Return what acts after a pause, unless it is called again in this time.
+ *
+ * @param {number} seconds
+ */
+export function makePause(seconds) {
+  let timer = 0;
+  return (/** @type {(() => void)|undefined} */ act = undefined) => {
+    clearTimeout(timer);
+    if (act) timer = setTimeout(act, seconds * 1000);
+  };
+}
+
+/** Whether text is edited in an element. @param {Element} target */
+export function isTextField(target) {
+  return target.closest("input:not([type=checkbox]), textarea:not(#pasted)") !== null;
+}
+
 /** @param {string} selector of the element that gets the focus */
 export function focus(selector) {
   /** @type {?HTMLElement} */ (document.querySelector(selector))?.focus();

@@ -14,7 +14,7 @@ import { may } from "./state.js";
 /** How many of the plants that change are shown: each is read. */
 export const SHOWN_CHANGES = 50;
 
-/** How many plants keep their names, which are read, if the file has none. */
+/** How many plants are read if a file has no names. */
 const NAMES_MAX = 1000;
 
 /** How many plants are listed in the time in which one is looked for by its name. */
@@ -24,27 +24,25 @@ const PLANTS_A_NAME = 100;
 const PARALLEL = 6;
 
 /**
- * Read the names of the plants, up to a maximum, if a file has only ids and tags.
+ * Read the plants, up to a maximum, if a file has only ids, or ids and tags.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
-export async function readNames(preview, signal) {
+export async function readPlants(preview, signal) {
   const { table, columns = { id: -1, name: -1, tag: -1 } } = preview;
-  preview.names = undefined;
-  if (columns.name >= 0 || columns.id < 0 || columns.tag < 0) return;
-  if (!may("plants:read") || !may("plants:update")) return;
+  preview.named = undefined;
+  if (columns.name >= 0 || columns.id < 0 || !may("plants:read")) return;
   const cells = (table?.rows ?? []).map((row) => row[columns.id]?.trim() ?? "");
   const ids = new Set(cells.filter((cell) => INTEGER.test(cell)));
-  const names = new Map();
+  const named = new Map();
   if (ids.size > NAMES_MAX) return;
   await forEach(ids, signal, async (id) => {
-    const { plant } = await client.read(id, signal).catch((error) => {
+    const plant = await client.read(id, signal).catch((error) => {
       if (!hasStatus(error, NOT_FOUND)) throw error;
-      return { plant: null };
     });
-    if (plant) names.set(id, plant.name);
+    if (plant) named.set(id, plant);
   });
-  preview.names = names;
+  preview.named = named;
 }
 
 /**
@@ -94,7 +92,7 @@ export async function readChanging({ file, ids, lines, columns, readSent }, same
     if (shown === SHOWN_CHANGES) return;
     shown += 1;
     // It may be deleted, or the token does not permit to read it.
-    const old = await client.read(id, signal).then(({ plant }) => plant, messageOf);
+    const old = await client.read(id, signal).catch(messageOf);
     if (typeof old === "string") return;
     const sent = readSent(ids.lastIndexOf(id));
     const plant = { ...sent, tag: columns.tag < 0 ? old.tag : sent.tag };

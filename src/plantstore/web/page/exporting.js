@@ -2,12 +2,10 @@
 
 import { entitle, LISTED, select } from "./address.js";
 import { client } from "./client.js";
-import { say } from "./elements.js";
-import { ApiError } from "./requests.js";
+import { countPlants, isTextField, say } from "./elements.js";
+import { listSelected } from "./listing.js";
+import { ApiError, messageOf } from "./requests.js";
 import { state } from "./state.js";
-
-/** The error number of an export whose format cannot hold a plant. */
-const NOT_ACCEPTABLE = 3010;
 
 const NAMED_CHARACTERS_MAX = 50;
 
@@ -16,22 +14,16 @@ const ROWS_MAX = 1_048_576;
 
 const EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 
-let loading = new AbortController();
-
 /** A link to the last file, which is not shown. */
 const link = document.createElement("a");
 
 /**
- * Save the selected plants as they were shown, or those of the list, of all its pages. A second call
- * replaces the first. By the byte order mark, spreadsheets detect UTF-8. A plant that was found by its
- * id is added to what the service finds.
+ * Save the selected plants as they were shown, or those of the list, of all its pages. By the byte order
+ * mark, spreadsheets detect UTF-8. A plant that was found by its id is added to what the service finds.
  *
  * @param {"csv"|"xlsx"} kind @param {import("./client.js").Plant[]} [selected]
  */
 export async function exportPlants(kind, selected = []) {
-  loading.abort();
-  loading = new AbortController();
-  const { signal } = loading;
   const query = select(state.query, LISTED);
   const name = `${nameFile(selected.length > 0 ? "selected" : entitle(query))}.${kind}`;
   const byId = state.listing?.byId;
@@ -40,20 +32,28 @@ export async function exportPlants(kind, selected = []) {
     const parts =
       selected.length > 0
         ? ["id,name,tag\r\n", ...selected.map(makeRow)]
-        : [await client.export(query, signal), byId ? makeRow(byId) : ""];
+        : [await client.export(query), byId ? makeRow(byId) : ""];
     const csv = new Blob(["\ufeff", ...parts], { type: "text/csv" });
     const file = kind === "csv" ? csv : await toWorkbook(csv);
-    signal.throwIfAborted();
     URL.revokeObjectURL(link.href);
     Object.assign(link, { href: URL.createObjectURL(file), download: name }).click();
     say(`Exported: ${name}`);
   } catch (error) {
-    if (signal.aborted) return;
-    if (!(error instanceof ApiError)) throw error;
-    // The message ends with the advice to export JSON lines, which the page does not do.
-    const advice = error.error === NOT_ACCEPTABLE ? " with plantstore export or the API" : "";
-    say(`Nothing was exported. ${error.message}${advice}`);
+    say(`Nothing was exported. ${messageOf(error)}`);
   }
+}
+
+/** Copy the selected plants as rows of a spreadsheet, unless a text is selected. @param {ClipboardEvent} event */
+export function copySelected(event) {
+  const target = /** @type {Element} */ (event.target);
+  const isText = isTextField(target) || String(getSelection()) !== "";
+  const plants = listSelected();
+  if (plants.length === 0 || isText || state.dialog) return;
+  const quote = (text = "") => (/[\t\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const rows = plants.map(({ id, name, tag }) => [id, name, tag].map(quote).join("\t"));
+  event.clipboardData?.setData("text/plain", ["id\tname\ttag", ...rows].join("\n"));
+  event.preventDefault();
+  say(`Copied: ${countPlants(plants.length)}`);
 }
 
 /** Return an Excel workbook with the rows of a file. @param {Blob} csv */
@@ -74,7 +74,7 @@ async function toWorkbook(csv) {
 /** @param {import("./client.js").Plant} plant */
 function makeRow({ id, name, tag }) {
   const message = `CSV cannot hold the plant ${id}: its tag is empty. Export JSON lines instead`;
-  if (tag === "") throw new ApiError(message, 406, { error: NOT_ACCEPTABLE });
+  if (tag === "") throw new ApiError(message, 406);
   const cells = [name, tag ?? ""].map((text) => `"${text.replaceAll('"', '""')}"`);
   return `${[id, ...cells].join(",")}\r\n`;
 }

@@ -3,7 +3,8 @@
  * move, Space selects, / searches, and n adds a plant. Enter opens a plant, since names are links.
  */
 
-import { focus } from "./elements.js";
+import { focus, isTextField } from "./elements.js";
+import { findTurn } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { undoLast } from "./sets.js";
 import { may, state } from "./state.js";
@@ -27,8 +28,7 @@ export function press(event) {
 
 /** @param {KeyboardEvent} event @param {Element} target */
 function findCommand({ key, shiftKey }, target) {
-  const isText = target.closest("input:not([type=checkbox]), textarea");
-  return key === "z" && !shiftKey && !isText && state.isSignedIn && undoLast;
+  return key === "z" && !shiftKey && !isTextField(target) && state.isSignedIn && undoLast;
 }
 
 /** Return what a key does in the list, or on the way into it. @param {KeyboardEvent} event @param {Element} target */
@@ -37,11 +37,12 @@ function findAct({ key, shiftKey }, target) {
   const box = row?.querySelector("input");
   if (key === "ArrowDown" && target.closest(ABOVE)) {
     const next = row ? row.nextElementSibling : document.querySelector("#plants tr");
-    return next && (() => enter(next));
+    return next ? () => enter(next) : turnPage("next", "#plants tr");
   }
   if (key === "ArrowUp" && row) {
     const previous = row.previousElementSibling;
-    return () => (previous ? enter(previous) : focus("#search"));
+    if (previous) return () => enter(previous);
+    return turnPage("prev", "#plants tr:last-child") ?? (() => focus("#search"));
   }
   if (key === " " && box && target !== box) {
     return () => box.dispatchEvent(new MouseEvent("click", { shiftKey, bubbles: true }));
@@ -51,7 +52,22 @@ function findAct({ key, shiftKey }, target) {
   return key === "n" && may("plants:create") && addPlants;
 }
 
-/** @param {Element} row gets the focus */
+/**
+ * Return what goes on to another page, if there is one.
+ *
+ * @param {"prev"|"next"} relation @param {string} selector of the row that gets the focus there
+ */
+function turnPage(relation, selector) {
+  const turn = findTurn(relation);
+  const { listing } = state;
+  const act = async () => {
+    await turn?.();
+    if (state.listing !== listing) enter(document.querySelector(selector));
+  };
+  return turn && act;
+}
+
+/** @param {?Element} row gets the focus */
 function enter(row) {
-  row.querySelector("a")?.focus();
+  row?.querySelector("a")?.focus();
 }

@@ -2,7 +2,7 @@
 
 import { addressOf, LISTED, PARAMETERS, SEARCHED, select, TEXT_MAX } from "./address.js";
 import { client } from "./client.js";
-import { closePopover, say } from "./elements.js";
+import { closePopover, makePause, say } from "./elements.js";
 import { ApiError, messageOf } from "./requests.js";
 import { state, update } from "./state.js";
 import { refreshTags } from "./tags.js";
@@ -14,37 +14,49 @@ const PLANTS_A_PAGE = 50;
 /** How many plants the service lists at once. */
 const LISTED_MAX = 1000;
 
-/** How long nothing must be typed before the search begins. */
-const TYPING_SECONDS = 0.12;
+/** Begins a search when nothing was typed for a while. */
+const begin = makePause(0.12);
+
+/** With how many characters of a name the way to the page before begins. */
+const BEGUN_CHARACTERS = 3;
 
 const ID = /^-?\d{1,19}$/;
 
 /** Cancels the page that is loading. */
 let loading = new AbortController();
 
-let typing = 0;
-
-/** Load and show the page of the address. If the service is away, the page that is shown remains. */
-export async function load() {
-  clearTimeout(typing);
+/**
+ * Load and show the page of the address. If the service is away, the page that is shown remains.
+ *
+ * @param {boolean} [isQuiet] if so, the typed text and the selection remain: its plants are those that
+ *   the user saw; and so does the list if it cannot be loaded
+ */
+export async function load(isQuiet) {
+  begin();
   loading.abort();
   loading = new AbortController();
   const { signal } = loading;
   const asked = select(new URLSearchParams(location.search), PARAMETERS);
+  const { listing: old, query, tagList } = state;
   // The page that is shown is loaded again after own changes.
-  const isAgain = !state.tagList.found || String(asked) === String(state.query);
-  const q = asked.get("q") ?? "";
-  const search = state.search.trim() === q ? state.search : q;
-  const from = asked.has("after") ? "" : (asked.get("from") ?? "");
-  update({ query: asked, search, from, isLoading: true });
+  const isAgain = !tagList.found || String(asked) === String(query);
+  if (!isQuiet) {
+    const q = asked.get("q") ?? "";
+    const search = state.search.trim() === q ? state.search : q;
+    const from = asked.has("after") ? "" : (asked.get("from") ?? "");
+    update({ query: asked, search, from, isLoading: true });
+  }
   try {
-    show(asked, await find(asked, signal));
-    if (isAgain) refreshTags();
+    const listing = await find(asked, signal);
+    if (isQuiet) update({ listing, current: findCurrent(listing) });
+    else show(asked, listing);
+    const isSame = isQuiet && JSON.stringify(listing) === JSON.stringify(old);
+    if (isAgain && !isSame) refreshTags();
   } catch (error) {
     if (signal.aborted) return; // Another page is loading.
     if (!(error instanceof ApiError)) throw error;
-    const { listing } = error.isOutage ? state : { listing: null };
-    update({ isLoading: false, listing, problem: error });
+    if (isQuiet) return; // It is loaded after an outage.
+    update({ isLoading: false, listing: error.isOutage ? old : null, problem: error });
   }
 }
 
@@ -60,26 +72,12 @@ export function followAddress() {
   if (String(asked) !== String(state.query)) load();
 }
 
-/**
- * Load the page that is shown again, since others may have changed its plants. The rows, the typed
- * text and the selection remain: its plants are those that the user saw.
- */
+/** Load the page that is shown again, since others may have changed its plants. */
 export async function refresh() {
-  const { signal } = loading;
-  const { listing: old, problem, isLoading } = state;
+  const { listing, problem, isLoading, dialog } = state;
   // The search for what is being typed, or the dialog that is open, loads the page at its end.
-  if (isLoading || signal.aborted || state.dialog) return;
-  if (problem?.isOutage) await load();
-  else if (old) {
-    try {
-      const listing = await find(state.query, signal);
-      signal.throwIfAborted();
-      update({ listing });
-      if (JSON.stringify(listing) !== JSON.stringify(old)) refreshTags();
-    } catch (error) {
-      if (!signal.aborted) messageOf(error); // The list remains. It is loaded after an outage.
-    }
-  }
+  if (isLoading || loading.signal.aborted || dialog) return;
+  if (listing || problem?.isOutage) await load(!problem);
 }
 
 /**
@@ -95,8 +93,8 @@ async function find(query, signal) {
   const found = await client.read(q.trim()).catch(messageOf);
   signal.throwIfAborted();
   if (typeof found === "string" || listing.plants.some(({ id }) => id === q.trim())) return listing;
-  const plants = [found.plant, ...listing.plants];
-  return { ...listing, plants, total: listing.total + 1, byId: found.plant };
+  const plants = [found, ...listing.plants];
+  return { ...listing, plants, total: listing.total + 1, byId: found };
 }
 
 /** @param {URLSearchParams} query @param {import("./client.js").Listing} listing */
@@ -105,7 +103,25 @@ function show(query, listing) {
   for (const plant of listing.plants) {
     if (selected.has(plant.id)) selected.set(plant.id, plant);
   }
-  update({ isLoading: false, problem: null, listing, shownQuery: query, selected });
+  const current = findCurrent(listing);
+  update({ isLoading: false, problem: null, listing, shownQuery: query, selected, current });
+}
+
+/**
+ * Return the plant of a new list that the Tab key leads to: the same as before, or the next one that
+ * is still there, or the one before it, or the first one.
+ *
+ * @param {import("./client.js").Listing} listing
+ */
+function findCurrent({ plants }) {
+  const old = state.listing?.plants ?? [];
+  const at = Math.max(
+    0,
+    old.findIndex(({ id }) => id === state.current),
+  );
+  const ids = new Set(plants.map(({ id }) => id));
+  const near = [...old.slice(at), ...old.slice(0, at).reverse()];
+  return near.find(({ id }) => ids.has(id))?.id ?? plants[0]?.id ?? "";
 }
 
 /** Whether the list that is shown is in order by name. */
@@ -120,11 +136,20 @@ export function findPosition() {
   const { plants, links, total, isExact } = listing;
   const isFirst = !links.has(isByName() ? "first" : "prev");
   const isLast = isExact && !links.has("next");
-  /** @type {{first?: number, last?: number}} */
-  const known = isFirst ? { first: 1 } : isLast ? { last: total } : (history.state ?? {});
-  const first = known.first ?? Number(known.last) - plants.length + 1;
+  const known = isLast ? total - plants.length + 1 : Number(history.state?.first);
+  const first = isFirst ? 1 : known;
   const last = first + plants.length - 1;
   return first > 0 && (last <= total || !isExact) ? { first, last } : null;
+}
+
+/** Select plants, or no longer. @param {Plant[]} plants */
+export function pick(plants, isOn = true) {
+  const selected = new Map(state.selected);
+  for (const plant of plants) {
+    if (isOn) selected.set(plant.id, plant);
+    else selected.delete(plant.id);
+  }
+  update({ selected });
 }
 
 /** Select all plants of the list, of all its pages, beside those selected before. */
@@ -133,10 +158,7 @@ export async function selectFound() {
   try {
     const found = await findAll();
     const [then, now] = [shownQuery, state.shownQuery].map((query) => select(query, SEARCHED));
-    if (String(then) !== String(now)) return; // It is another search now.
-    const selected = new Map(state.selected);
-    for (const plant of found) selected.set(plant.id, plant);
-    update({ selected });
+    if (String(then) === String(now)) pick(found); // Otherwise, it is another search now.
   } catch (error) {
     say(messageOf(error));
   }
@@ -146,7 +168,7 @@ export async function selectFound() {
  * Return the plants of a search, of all its pages.
  *
  * @param {URLSearchParams} [search] otherwise those of the list, in its order
- * @param {(many: number, total: number) => boolean} [goesOn] is called after each page
+ * @param {(found: Map<string, Plant>, total: number) => boolean} [goesOn] is called after each page
  */
 export async function findAll(search, goesOn = () => true) {
   const byId = search ? undefined : state.listing?.byId;
@@ -157,7 +179,7 @@ export async function findAll(search, goesOn = () => true) {
     for (const plant of plants) found.set(plant.id, plant);
     const next = links.get("next");
     // A proxy that ignores the query sends the same page again.
-    const isLast = !next || next === `?${query}` || !goesOn(found.size, total);
+    const isLast = !next || next === `?${query}` || !goesOn(found, total);
     if (isLast) return [...found.values()];
     query = new URLSearchParams(next);
   }
@@ -176,8 +198,7 @@ export function listSelected() {
 export function type({ currentTarget: { value } }) {
   update({ search: value });
   loading.abort();
-  clearTimeout(typing);
-  typing = setTimeout(search, TYPING_SECONDS * 1000);
+  begin(search);
 }
 
 /** Search for what is typed. @param {Event} [event] */
@@ -194,38 +215,78 @@ export function beginAt({ currentTarget: { value } }) {
   const from = value.trim() ? value.slice(0, TEXT_MAX) : "";
   const query = [...select(state.query, LISTED), ...(from ? [["from", from]] : [])];
   loading.abort();
-  clearTimeout(typing);
-  const act = () => visit("from", `?${new URLSearchParams(query)}`);
-  typing = setTimeout(act, TYPING_SECONDS * 1000);
+  begin(() => visit("from", `?${new URLSearchParams(query)}`));
 }
 
 /** Show what is typed into a field. All of it is one step in the history. @param {string} field @param {string} address */
 function visit(field, address) {
   const isAgain = history.state?.typed === field;
-  const isNext = field === "from"; // From there, the history leads back in the list by name.
-  history[isAgain ? "replaceState" : "pushState"]({ typed: field, isNext }, "", address);
+  history[isAgain ? "replaceState" : "pushState"]({ typed: field }, "", address);
   leavePage();
 }
 
 /**
- * Go to another page of plants without reloading the document. The history has the position of the
- * page beside the one that is shown.
+ * Go to another page of plants without reloading the document. The history has the number of its first
+ * plant, if it is known.
  *
  * @param {string} query
  */
 export function go(query) {
   const links = state.listing?.links;
   const { first = NaN, last = NaN } = findPosition() ?? {};
-  let beside = {};
-  if (query === links?.get("next")) beside = { isNext: true, first: last + 1 };
-  if (query === links?.get("prev")) beside = { last: first - 1 };
-  if (query !== (location.search || "?")) history.pushState(beside, "", query);
-  leavePage();
+  const before = query === links?.get("prev") ? first - PLANTS_A_PAGE : NaN;
+  const place = { first: query === links?.get("next") ? last + 1 : before };
+  if (query !== (location.search || "?")) history.pushState(place, "", query);
+  return leavePage();
+}
+
+/**
+ * Return what shows the page before or after the one that is shown, if there is one.
+ *
+ * @param {"prev"|"next"} relation
+ * @returns {undefined|(() => Promise<void>)}
+ */
+export function findTurn(relation) {
+  const links = state.listing?.links;
+  const href = links?.get(relation);
+  if (href) return () => go(href);
+  return relation === "prev" && isByName() && links?.has("first") ? goBack : undefined;
+}
+
+/**
+ * Show the page before in the list by name, in which the links of the service lead only on. Its plants
+ * are found on the way to the first one that is shown, from a beginning of its name, or of the list.
+ */
+async function goBack() {
+  const { listing, shownQuery } = state;
+  const [shown] = listing?.plants ?? [];
+  const list = [...select(shownQuery, LISTED)];
+  const place = { first: (findPosition()?.first ?? NaN) - PLANTS_A_PAGE };
+  const isHere = () => state.shownQuery === shownQuery;
+  update({ isLoading: true });
+  let before = /** @type {Plant[]} */ ([]);
+  try {
+    for (let begun = BEGUN_CHARACTERS; begun >= 0 && before.length <= PLANTS_A_PAGE; begun -= 1) {
+      const from = begun > 0 ? [["from", shown?.name.slice(0, begun) ?? ""]] : [];
+      const query = new URLSearchParams([...list, ...from]);
+      const found = await findAll(query, (all) => isHere() && !all.has(shown?.id));
+      const at = found.findIndex(({ id }) => id === shown?.id);
+      before = shown ? found.slice(0, Math.max(0, at)) : found;
+    }
+  } catch (error) {
+    say(messageOf(error));
+    update({ isLoading: false });
+    return;
+  }
+  if (!isHere()) return;
+  const last = before.at(-PLANTS_A_PAGE - 1);
+  const from = last ? Object.entries({ from: last.name.slice(0, TEXT_MAX), after: last.id }) : [];
+  history.pushState(place, "", `?${new URLSearchParams([...list, ...from])}`);
+  await leavePage();
 }
 
 function leavePage() {
   say(""); // What it says is outdated.
   closePopover();
-  update({ freshId: "" });
-  load();
+  return load();
 }

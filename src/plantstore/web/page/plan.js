@@ -6,27 +6,28 @@
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet?: number,
  *   table?: import("./csv.js").Table, top: number, isHeaded?: boolean, columns?: Columns,
- *   isGuess?: boolean, plan?: Plan, names?: Map<string, string>, same: Set<string>,
- *   stored: Map<string, Plant|undefined>, isRead: boolean, takesLast: boolean,
+ *   isGuess?: boolean, isWrong?: boolean, plan?: Plan, named?: Map<string, Plant>, same: Set<string>,
+ *   stored: Map<string, Plant|undefined>, isRead: boolean, isSent?: boolean, isDone?: boolean,
  *   conflict?: import("./client.js").Conflict, twins?: "skip"|"import",
- *   refused?: import("./refused.js").Refused, run: AbortController}} Preview what the user chose, and
- *   what became of it; the index of the first row that is used; whether only its values tell the column
- *   of ids; by their ids, the names that plants keep; the ids of plants that are the same but for blanks
+ *   refused?: import("./refused.js").Refused, saved?: {name: string, url: string},
+ *   run: AbortController}} Preview what the user chose, and what became of it; the index of the first
+ *   row that is used; whether only its values tell the column of ids, and whether they were none; by
+ *   their ids, the plants, which keep their names; the ids of plants that are the same but for blanks
  *   at the ends; by its folded name, a plant that has it already; `isRead` if the table is what was
- *   chosen; `takesLast` if the last row of an id is sent; what becomes of rows whose id a plant has
- *   already, and of those that get an id and whose name a plant has
+ *   chosen; `isSent` and `isDone` if the import has begun, and has ended; what becomes of rows whose
+ *   id a plant has already, and of those that get an id and whose name a plant has; and a file with
+ *   the refused rows
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], conflict?: import("./client.js").Conflict, ids: string[], indexes: number[],
  *   lines: number[], readSent: (at: number) => Plant, unnumbered: number, same: number,
- *   twins: Plant[], left: number, faults: Map<number, string>, isRepeating: boolean, shown: string[][],
+ *   twins: Plant[], left: number, faults: Map<number, string>, shown: string[][],
  *   result?: import("./client.js").ImportResult, changing: Changing[],
- *   action?: import("./sets.js").Action, own?: File,
+ *   action?: import("./sets.js").Action,
  *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>}} Plan the CSV that is
  *   sent; of each of its rows the id, the index of the row that it comes from, the line on which it
  *   begins, and the plant; how many rows are the same as their plants but for blanks at the ends; the
  *   plants whose names rows without an id have, and how many of these rows are left out; what is not
- *   sent, and why; whether rows have the same id; what a dry run says; some plants that change; and if
- *   rows get ids, the user's file with them
+ *   sent, and why; what a dry run says, or the import; and some plants that change
  * @typedef {{old: Plant, plant: Plant}} Changing before and after
  */
 
@@ -61,6 +62,7 @@ const PLACEHOLDER = -(2n ** 63n);
 export function suggest(preview, top) {
   const { rows } = /** @type {import("./csv.js").Table} */ (preview.table);
   const sample = listSample(rows);
+  preview.isWrong = false;
   preview.top = top ?? findTop(rows, sample, preview.isPasted);
   const first = rows[preview.top];
   const found = recognize(first);
@@ -150,7 +152,7 @@ function areIds(rows, sample) {
  * @returns {Promise<Plan>}
  */
 export async function makePlan(preview, signal, given) {
-  const { file, isPasted, takesLast, names, same, stored, twins } = preview;
+  const { file, isPasted, named, same, stored, twins } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
@@ -158,28 +160,29 @@ export async function makePlan(preview, signal, given) {
   const start = findStart(preview);
   const fields = columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
   const parts = [write([fields])];
-  const head = columns.id < 0 ? ["id", ...header] : header;
-  const numbered = [`\ufeff${write([head], table.separator)}`];
   /** @type {Plan} */
   const plan = {
     ...{ file, base, table, columns, header, shown: [], changing: [] },
     ...{ ids: [], indexes: [], lines: [], unnumbered: 0, same: 0, twins: [], left: 0 },
-    conflict: names ? "replace" : preview.conflict,
-    ...{ faults: new Map(table.faults), isRepeating: false },
+    conflict: named ? "replace" : preview.conflict,
+    faults: new Map(table.faults),
     readSent: (at) => ({ ...readRow(table.rows[plan.indexes[at]]), id: plan.ids[at] }),
   };
   const readRow = (/** @type {string[]} */ cells) => {
     // Blanks at the ends, also those that do not break, would make another plant of it.
     const read = (/** @type {number} */ column) => cells[column]?.trim() ?? "";
     const id = read(columns.id);
-    return { id, name: names?.get(id) ?? read(columns.name), tag: read(columns.tag) || undefined };
+    return {
+      id,
+      name: named?.get(id)?.name ?? read(columns.name),
+      tag: read(columns.tag) || undefined,
+    };
   };
   const check = (/** @type {string[]} */ cells, /** @type {number} */ index) =>
     plan.faults.get(index) ?? findFault(index, readRow(cells).name, preview, header);
   const repeated = await findRepeated(table.rows, signal, (cells, index) =>
     index < start || check(cells, index) ? undefined : readRow(cells),
   );
-  plan.isRepeating = repeated.size > 0;
   /** @type {string[][]} */
   const others = [];
   let line = 2;
@@ -189,8 +192,7 @@ export async function makePlan(preview, signal, given) {
     const { id: own, name, tag = "" } = readRow(cells);
     const { first = index, last = index } = repeated.get(own) ?? {};
     const other = index === last ? first : last;
-    const isRepeated = other !== index && !(takesLast && index === last);
-    const repeat = isRepeated ? `Row ${number(other + 1)} has this id, too` : "";
+    const repeat = other === index ? "" : `Row ${number(other + 1)} has this id, too`;
     const fault = check(cells, index) || repeat;
     if (fault) plan.faults.set(index, fault);
     const isSame = !fault && same.has(own);
@@ -201,7 +203,6 @@ export async function makePlan(preview, signal, given) {
     if (isLeft) plan.left += 1;
     const isNew = !fault && own === "" && !isLeft;
     const id = isNew ? ids.next().value : own;
-    if (given) numbered.push(write([withId(cells, columns.id, id)], table.separator));
     if (fault || isLeft) return;
     if (isNew) plan.unnumbered += 1;
     const text = write([[id, name, tag].slice(0, fields.length)]);
@@ -217,7 +218,6 @@ export async function makePlan(preview, signal, given) {
   });
   plan.shown = [...plan.shown, ...others].slice(0, SHOWN_ROWS);
   plan.file = new File(parts, file.name);
-  if (given) plan.own = new File(numbered, `${base}-with-ids.csv`);
   if (given || plan.unnumbered === 0) return plan;
   plan.giveIds = async (real, stop) => {
     return { ...(await makePlan(preview, stop, real)), result: plan.result };
@@ -230,7 +230,7 @@ export async function makePlan(preview, signal, given) {
  *
  * @param {number} index @param {string} name @param {Preview} preview @param {string[]} header
  */
-function findFault(index, name, { table, columns, isHeaded, names }, { length: width }) {
+function findFault(index, name, { table, columns, isHeaded, named }, { length: width }) {
   const cells = table?.rows[index] ?? [];
   const used = Object.values(columns ?? {});
   const picked = used.map((column) => cells[column] ?? "");
@@ -240,7 +240,7 @@ function findFault(index, name, { table, columns, isHeaded, names }, { length: w
   // A separator within a name moves what follows it into other columns.
   const isWide = isHeaded && !table?.sheets && cells.length > width;
   if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
-  if (name === "") return names ? "No plant has this id" : "The name is missing";
+  if (name === "") return named ? "No plant has this id" : "The name is missing";
   return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
 }
 
@@ -266,17 +266,6 @@ async function findRepeated(rows, signal, read) {
       repeated.set(id, { first, last: index });
   });
   return repeated;
-}
-
-/**
- * Return a row with an id in a column, or in front of it if there is no such column.
- *
- * @param {string[]} cells @param {number} column @param {string} id
- */
-function withId(cells, column, id) {
-  if (column < 0) return [id, ...cells];
-  const length = Math.max(cells.length, column + 1);
-  return Array.from({ length }, (_, at) => (at === column ? id : (cells[at] ?? "")));
 }
 
 /** Ids that no plant should have. */

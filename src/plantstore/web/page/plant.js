@@ -3,11 +3,11 @@
 import { make } from "./changes.js";
 import { client } from "./client.js";
 import { Field, Frame, leaveAddress, open } from "./dialogs.js";
-import { countPlants, focus, say } from "./elements.js";
+import { countPlants, focus, makePause, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { findNamed } from "./names.js";
-import { ApiError, ID_TAKEN, messageOf } from "./requests.js";
+import { ApiError, CHANGED, messageOf } from "./requests.js";
 import { attempt, finish, makeAction } from "./sets.js";
 import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
@@ -21,10 +21,8 @@ const LINK = /^#\/plants\/(-?\d+)$/;
 
 const ANY_ID = "It can be any whole number that no other plant has.";
 
-/** How long nothing must be typed before plants of the same name are looked for. */
-const TYPING_SECONDS = 0.3;
-
-let typing = 0;
+/** Looks for plants of the same name when nothing was typed for a while. */
+const look = makePause(0.3);
 
 /** Whether Enter saves a plant and adds another: what was used last. */
 let addsAnother = false;
@@ -35,11 +33,8 @@ function PlantView({ plant, tag }) {
   const readOnly = !isNew && !may("plants:update");
   const buttons = readOnly ? [] : [["save", "Save", isNew && addsAnother ? "" : "primary"]];
   if (isNew) buttons.push(["another", "Save and add another", addsAnother ? "primary" : ""]);
-  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) => {
-    clearTimeout(typing);
-    const look = () => findNamesake(currentTarget.value, plant?.id);
-    typing = setTimeout(look, TYPING_SECONDS * 1000);
-  };
+  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
+    look(() => findNamesake(currentTarget.value, plant?.id));
   const { namesake, spareId } = state;
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
@@ -91,9 +86,15 @@ function makeLink(id, text) {
   return html`<a href="#/plants/${id}" target="_blank">${text}</a>`;
 }
 
+/** Show no other plant, nor one for what was typed just now. */
+function forgetNamesake() {
+  look();
+  update({ namesake: null });
+}
+
 /** Show another plant that has a name, if there is one. @param {string} name @param {string} [id] */
 async function findNamesake(name, id) {
-  update({ namesake: null });
+  forgetNamesake();
   if (name.trim() === "" || !may("plants:read")) return;
   const { dialog } = state;
   const found = await findNamed(name).catch(messageOf);
@@ -110,12 +111,14 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     addsAnother = button.value === "another";
     checkName(name);
     if (id === "") await takeSpareId(); // One may type faster than it is offered.
-    const plant = { id: id || state.spareId, name, tag: (typed.tag ?? tag) || undefined };
-    const create = () => client.create(plant, action.set);
-    const isRecorded = await attempt(action, create).catch((error) => explain(error, plant.id));
+    const own = id === "" ? state.spareId : String(BigInt(id)); // without zeros before it
+    const plant = { id: own, name, tag: (typed.tag ?? tag) || undefined };
+    const create = () => client.change([{ before: null, after: plant }], { set: action.set });
+    const { result, isRecorded } = await attempt(action, create);
+    for (const error of result.errors) throw explain(error, plant.id);
     many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
-    update({ freshId: plant.id, namesake: null });
+    forgetNamesake();
     const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
     const only = { before: null, after: plant };
     finish(action, 1, { isRecorded, isChanged: false }, only, said);
@@ -130,7 +133,7 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     return `Saved: ${plant.id}`;
   };
   const dialog = { View: PlantView, title: "Add a plant", content: { tag }, act };
-  update({ namesake: null });
+  forgetNamesake();
   open(dialog);
   takeSpareId();
 }
@@ -141,16 +144,16 @@ function checkName(name) {
 }
 
 /**
- * Throw the error about a new plant, with the name of the plant that has its id already.
+ * Return the error about a new plant, with the name of the plant that has its id already.
  *
- * @param {unknown} error @param {string} id @returns {Promise<never>}
+ * @param {import("./client.js").ChangesResult["errors"][number]} error @param {string} id
  */
-async function explain(error, id) {
-  if (!(error instanceof ApiError) || error.error !== ID_TAKEN) throw error;
-  const found = await client.read(id).catch(messageOf);
-  if (typeof found !== "string")
-    error.shown = html`Id ${id} is <i><bdi>${found.plant.name}</bdi></i>: ${makeLink(id, "open it")}`;
-  throw error;
+function explain({ error, message, plant }, id) {
+  const text = error === CHANGED ? "`id` is that of another plant" : message;
+  const refusal = new ApiError(text.replace("`after.", "`"), 400);
+  if (plant)
+    refusal.shown = html`Id ${id} is <i><bdi>${plant.name}</bdi></i>: ${makeLink(id, "open it")}`;
+  return refusal;
 }
 
 /** Fill in a free id, unless one is typed before it is known. */
@@ -175,7 +178,7 @@ export async function openLinkedPlant() {
   const id = LINK.exec(location.hash)?.[1];
   if (id === undefined || state.dialog) return;
   try {
-    const { plant } = await client.read(id);
+    const plant = await client.read(id);
     if (!state.dialog) showPlant(plant);
   } catch (error) {
     say(messageOf(error));
@@ -208,6 +211,6 @@ function showPlant(plant) {
     showPlant(other);
     return undefined;
   };
-  update({ namesake: null });
+  forgetNamesake();
   open({ View: PlantView, title, content: { plant, key: plant.id }, act });
 }

@@ -13,12 +13,14 @@ import { client } from "./client.js";
 import { ENCODINGS, FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
 import { Choice, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
-import { findStored, readChanging, readNames, SHOWN_CHANGES } from "./existing.js";
+import { findStored, readChanging, readPlants, SHOWN_CHANGES } from "./existing.js";
 import { html, renew } from "./html.js";
+import { pick } from "./listing.js";
 import { fold } from "./names.js";
 import { listSample, makePlan, suggest } from "./plan.js";
 import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError, ID_TAKEN } from "./requests.js";
+import { describeResult, importPlants, SentView } from "./sending.js";
 import { explainNoUndo, findScope } from "./sets.js";
 import { may, state, update } from "./state.js";
 
@@ -48,22 +50,19 @@ const UNREADABLE = 400;
 /** How many characters of a row tell which one it is. */
 const ROW_SHOWN = 60;
 
-/**
- * Show the plants of a file or of pasted rows, and import them if asked.
- *
- * @param {File} file @param {(plan: Plan) => void} start begins the import
- */
-export function openPreview(file, start, isPasted = false) {
+/** Show the plants of a file or of pasted rows, and import them if asked. @param {File} file */
+export function openPreview(file, isPasted = false) {
   /** @type {Preview} */
   const preview = {
-    ...{ file, isPasted, top: 0, isRead: false, takesLast: false },
+    ...{ file, isPasted, top: 0, isRead: false },
     ...{ same: new Set(), stored: new Map(), run: new AbortController() },
   };
   /** @type {import("./dialogs.js").Act} */
   const act = async (_typed, { value }) => {
-    if (value !== "import") return refresh(preview).then(() => "");
-    setTimeout(start, 0, preview.plan); // It takes the focus when this dialog is closed.
-    return undefined;
+    if (value === "import") return await importPlants(preview);
+    if (value === "select") return pick(listFound(preview));
+    await refresh(preview);
+    return "";
   };
   open({ View: PreviewView, title: `Import ${file.name}`, content: { preview }, act });
   if (state.dialog) state.dialog.isTouched = isPasted;
@@ -94,7 +93,7 @@ async function refresh(preview) {
       Object.assign(preview, { table, sheet: table.sheet, isRead: true });
       suggest(preview);
     }
-    await readNames(preview, signal);
+    await readPlants(preview, signal);
     await findStored(preview, signal);
     await check(preview, signal);
   } catch (error) {
@@ -113,7 +112,12 @@ async function refresh(preview) {
  * @param {Preview} preview @param {AbortSignal} signal
  */
 async function check(preview, signal) {
-  const plan = await makePlan(preview, signal);
+  let plan = await makePlan(preview, signal);
+  const { twins, ids } = plan;
+  if (!preview.twins && twins.length > 0 && twins.length === ids.length) {
+    preview.twins = "skip"; // The file seems to be imported already.
+    plan = await makePlan(preview, signal);
+  }
   preview.plan = plan;
   update();
   const conflict = may("plants:update") ? "replace" : "refuse";
@@ -129,7 +133,7 @@ async function check(preview, signal) {
   const others = taken * (1 - alike);
   if (preview.isGuess && others > result.already_stored + plan.same + taken * alike) {
     // Most plants that have these numbers are others, so they are no ids.
-    Object.assign(preview, { columns: { ...plan.columns, id: -1 }, isGuess: false });
+    Object.assign(preview, { columns: { ...plan.columns, id: -1 }, isGuess: false, isWrong: true });
     await findStored(preview, signal);
     return check(preview, signal);
   }
@@ -157,16 +161,27 @@ async function read({ file, encoding, isPasted, sheet }) {
 /** @param {{preview: Preview}} props */
 function PreviewView({ preview }) {
   const { table, plan, refused } = preview;
+  if (preview.isSent) return html`<${SentView} preview=${preview} />`;
   const error = state.dialog?.error;
   const buttons = error ? [["check", "Try again"]] : [];
   const isUsable = plan?.result && isNamed(preview);
-  if (isUsable && countChanges(plan) > 0) buttons.push(["import", "Import", "primary"]);
+  const found = isUsable ? listFound(preview) : [];
+  const isNeeded = isUsable && countChanges(plan) > 0;
+  if (isNeeded) buttons.push(["import", "Import", "primary"]);
+  const idle = isNeeded || !isUsable ? "" : "Nothing to import: ";
+  const select =
+    found.length > 0 &&
+    html`
+    <li class="apart">
+      <button value="select" formnovalidate>${renew(`Select ${countPlants(found.length)}`)}</button>
+    </li>
+  `;
   const doing = error ? "" : table ? "Checking…" : "Reading…";
   return html`
-    <${Frame} id="preview" buttons=${buttons}>
+    <${Frame} id="preview" cancel=${idle ? "Close" : "Cancel"} buttons=${buttons} more=${select}>
       ${table && html`<${Choices} preview=${preview} />`}
       ${plan && html`<${Plants} preview=${preview} />`}
-      <p id="preview-said" role="status">${plan?.result ? describeCheck(plan) : doing}</p>
+      <p id="preview-said" role="status">${plan?.result ? `${idle}${describeResult(plan)}` : doing}</p>
       ${plan && !error && isNamed(preview) && html`<${Questions} preview=${preview} />`}
       ${plan && describeNotes(preview).map((note) => html`<p class="hint">${renew(note)}</p>`)}
       ${isUsable && refused && html`<${RefusedRows} ...${refused} />`}
@@ -176,39 +191,23 @@ function PreviewView({ preview }) {
 
 /** @param {{preview: Preview}} props */
 function Choices({ preview }) {
-  const { rows, encoding, isGuessed, sheets } = /** @type {import("./csv.js").Table} */ (
-    preview.table
-  );
-  const makeChoice = (/** @type {string} */ label, /** @type {SelectProps} */ props) =>
-    props.options.length > 1 &&
-    html`<label class="choice">${label} <${Select} ...${props} /></label>`;
-  const ofEncoding = {
-    value: encoding ?? "",
-    options: isGuessed ? ENCODINGS : [],
-    choose: (/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false }),
-  };
-  const ofSheet = {
-    value: String(preview.sheet),
-    options: sheets?.map((name, at) => [String(at), name]) ?? [],
-    choose: (/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false }),
-  };
-  const ofHeader = {
-    value: preview.isHeaded ? String(preview.top) : "",
-    options: [["", "None"], ...listSample(rows).map((at) => [String(at), describeRow(rows, at)])],
-    choose: (/** @type {string} */ at) => chooseHeader(preview, at),
-  };
+  const {
+    rows,
+    encoding,
+    isGuessed,
+    sheets = [],
+  } = /** @type {import("./csv.js").Table} */ (preview.table);
+  const headers = listSample(rows).map((at) => [String(at), describeRow(rows, at)]);
   return html`
     <div class="tools">
-      ${makeChoice("Encoding", ofEncoding)} ${makeChoice("Sheet", ofSheet)}
-      ${makeChoice("Header", ofHeader)}
-      ${
-        preview.plan?.isRepeating &&
-        html`<label class="choice">
-          <input type="checkbox" checked=${preview.takesLast}
-            onchange=${() => choose(preview, { takesLast: !preview.takesLast })} />
-          ${" "}Of rows with the same id, import the last one
-        </label>`
-      }
+      <${Select} label="Encoding" value=${encoding} options=${isGuessed ? ENCODINGS : []}
+        choose=${(/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false })} />
+      <${Select} label="Sheet" value=${String(preview.sheet)}
+        options=${sheets.length > 1 ? sheets.map((name, at) => [String(at), name]) : []}
+        choose=${(/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false })} />
+      <${Select} label="Header" value=${preview.isHeaded ? String(preview.top) : ""}
+        options=${[["", "None"], ...headers]}
+        choose=${(/** @type {string} */ at) => chooseHeader(preview, at)} />
     </div>
   `;
 }
@@ -255,7 +254,7 @@ function Plants({ preview }) {
     const options = none || isMissing ? [["-1", missing], ...names] : names;
     return html`
       <th scope="col">
-        <label>${label} <${Select} value=${String(columns[field])} options=${options} choose=${pick} /></label>
+        <${Select} label=${label} value=${String(columns[field])} options=${options} choose=${pick} />
       </th>
     `;
   };
@@ -284,39 +283,28 @@ function Questions({ preview }) {
   const { twins, changing } = plan;
   const existing = countExisting(plan);
   const named = [...new Set(twins)].map((old) => ({ old }));
-  return html`
-    ${
-      existing > 0 &&
-      html`<fieldset>
-        <legend>${renew(`${countPlants(existing)} ${existing === 1 ? "exists" : "exist"}`)}</legend>
-        <${PlantList} label="Plants that change" plants=${changing} total=${existing} />
-        ${
-          !preview.names &&
-          html`<${Choice} name="conflict" options=${CONFLICTS} chosen=${preview.conflict ?? ""}
-            pick=${(/** @type {any} */ value) => chooseConflict(preview, value)} />`
-        }
-      </fieldset>`
-    }
-    ${
-      named.length > 0 &&
-      html`<fieldset>
-        <legend>
-          ${renew(`${number(twins.length)} of the names ${twins.length === 1 ? "is" : "are"} there already`)}
-        </legend>
-        <${PlantList} label="Plants that have these names" plants=${named} total=${named.length} />
-        <${Choice} name="twins" options=${TWINS} chosen=${preview.twins ?? ""}
-          pick=${(/** @type {any} */ value) => choose(preview, { twins: value })} />
-      </fieldset>`
-    }
-  `;
+  return [
+    existing > 0 &&
+      html`<${Question} legend="${countPlants(existing)} ${existing === 1 ? "exists" : "exist"}"
+        label="Plants that change" plants=${changing} total=${existing}
+        name="conflict" options=${preview.named ? [] : CONFLICTS} chosen=${preview.conflict ?? ""}
+        pick=${(/** @type {any} */ value) => chooseConflict(preview, value)} />`,
+    named.length > 0 &&
+      html`<${Question}
+        legend="${number(twins.length)} of the names ${twins.length === 1 ? "is" : "are"} there already"
+        label="Plants that have these names" plants=${named} total=${named.length}
+        name="twins" options=${TWINS} chosen=${preview.twins ?? ""}
+        pick=${(/** @type {any} */ value) => choose(preview, { twins: value })} />`,
+  ];
 }
 
 /**
- * Some plants, and what they will be if they change.
+ * A choice about plants, of which some are shown, and what they will be if they change.
  *
- * @param {{label: string, plants: {old: Plant, plant?: Plant}[], total: number}} props
+ * @param {{legend: string, label: string, plants: {old: Plant, plant?: Plant}[], total: number}} props
+ *   and those of the choice
  */
-function PlantList({ label, plants, total }) {
+function Question({ legend, label, plants, total, ...choice }) {
   const shown = plants.slice(0, SHOWN_CHANGES);
   const more = total - shown.length;
   const describe = (/** @type {Plant} */ { name, tag }) =>
@@ -325,31 +313,47 @@ function PlantList({ label, plants, total }) {
     <li key=${old.id}>${old.id}: ${describe(old)} ${plant && html`→ ${describe(plant)}`}</li>
   `;
   return html`
-    <ul class="listed" aria-label=${label} tabindex="0">
-      ${shown.map(makeItem)} ${more > 0 && html`<li>and ${number(more)} more</li>`}
-    </ul>
+    <fieldset>
+      <legend>${renew(legend)}</legend>
+      <ul class="listed" aria-label=${label} tabindex="0">
+        ${shown.map(makeItem)} ${more > 0 && html`<li>and ${number(more)} more</li>`}
+      </ul>
+      <${Choice} ...${choice} />
+    </fieldset>
   `;
 }
 
-/** @typedef {{value: string, options: string[][], choose: (value: string) => void}} SelectProps */
-
-/** @param {SelectProps} props */
-function Select({ value, options, choose }) {
+/**
+ * A choice, if there is one.
+ *
+ * @param {{label: string, value: string, options: string[][], choose: (value: string) => void}} props
+ */
+function Select({ label, value, options, choose }) {
+  if (options.length === 0) return null;
   const change = (/** @type {On<HTMLSelectElement>} */ { currentTarget }) =>
     choose(currentTarget.value);
   return html`
-    <select onchange=${change}>
-      ${options.map(
-        ([key, name]) =>
-          html`<option key="${key} ${name}" value=${key} selected=${key === value}>${name}</option>`,
-      )}
-    </select>
+    <label class="choice">
+      ${label}${" "}
+      <select onchange=${change}>
+        ${options.map(
+          ([key, name]) =>
+            html`<option key="${key} ${name}" value=${key} selected=${key === value}>${name}</option>`,
+        )}
+      </select>
+    </label>
   `;
 }
 
 /** Whether the names are known. @param {Preview} preview */
-function isNamed({ columns, names }) {
-  return (columns?.name ?? -1) >= 0 || names !== undefined;
+function isNamed({ columns, named }) {
+  return (columns?.name ?? -1) >= 0 || named !== undefined;
+}
+
+/** Return the plants whose ids, or names, are all that a file has. @param {Preview} preview */
+function listFound({ plan, columns, named }) {
+  if ((columns?.tag ?? -1) >= 0) return [];
+  return [...new Set(named ? named.values() : (plan?.twins ?? []))];
 }
 
 /** Return how many plants exist and would change. @param {Plan} plan */
@@ -361,18 +365,6 @@ function countExisting({ result }) {
 function countChanges(plan) {
   const { stored = 0 } = plan.result ?? {};
   return stored + (plan.conflict === "skip" ? 0 : countExisting(plan));
-}
-
-/** Say what the service answers to a dry run. @param {Plan} plan */
-function describeCheck({ result, faults, conflict, same, left }) {
-  const { stored = 0, already_stored = 0, replaced = 0, refused = 0 } = result ?? {};
-  const [change, skipped] = conflict === "skip" ? [0, replaced] : [replaced, 0];
-  const counts = {
-    ...{ new: stored, "the same": already_stored + same, change },
-    ...{ skipped: left + skipped, refused: refused + faults.size },
-  };
-  const parts = Object.entries(counts).filter(([what, many]) => many > 0 || what === "new");
-  return parts.map(([what, many]) => `${number(many)} ${what}`).join(", ");
 }
 
 /** @param {Preview} preview */
@@ -389,8 +381,10 @@ function describeNotes(preview) {
   const notes = {
     "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
-    [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. Save the file with its ids afterwards, and use it from then on.`]:
+    [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. To change these plants with a file later, export them.`]:
       giveIds !== undefined,
+    "The plants that have the numbers of the first column as ids have other names. If these are their ids, choose the column.":
+      preview.isWrong === true && columns.id < 0,
     "Choose the column of the names. Without names, a file can set the tags of 1,000 plants.":
       !isNamed(preview),
     [explainNoUndo(findScope(plan.result))]: explainNoUndo(findScope(plan.result)) !== "",

@@ -38,6 +38,9 @@ const KINDS = [
 const HINT =
   "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser.";
 
+/** What was printed last. */
+let chosen = "list";
+
 /** @param {{total: number, kind: string, place: string}} props what is chosen */
 function PrintView({ total, kind, place }) {
   const [places] = LABELS[kind] ?? [0];
@@ -50,7 +53,7 @@ function PrintView({ total, kind, place }) {
   return html`
     <${Frame} id="printing" buttons=${[["print", "Print", "primary"]]}>
       <div oninput=${look}>
-        <${Choice} name="kind" options=${KINDS} />
+        <${Choice} name="kind" options=${KINDS} chosen=${chosen} />
         <p class="hint">
           ${HINT} ${isLocal() && "But this page has an address that only this computer knows."}
         </p>
@@ -80,7 +83,8 @@ export function askAndPrint(selected) {
   const { listing, shownQuery } = state;
   const total = selected?.length ?? listing?.total ?? 0;
   /** @type {import("./dialogs.js").Act} */
-  const act = async ({ kind = "list", place = "1" }) => {
+  const act = async ({ kind = chosen, place = "1" }) => {
+    chosen = kind;
     const [places] = LABELS[kind] ?? [1];
     const plants = selected ?? (await findAll());
     const query = selected ? new URLSearchParams() : shownQuery;
@@ -94,7 +98,7 @@ export function askAndPrint(selected) {
     window.onafterprint = () => update({ sheet: null });
     window.print();
   };
-  const content = { total, kind: "list", place: "1" };
+  const content = { total, kind: chosen, place: "1" };
   open({ View: PrintView, title: `Print ${countPlants(total)}`, content, act, isDisposable: true });
 }
 

@@ -91,14 +91,7 @@ function Row({ message, row, cells }) {
     <tr role="row">
       <th role="rowheader" scope="row">${number(row)}</th>
       <td role="cell" class="reason">${message}</td>
-      <td role="cell" class="source"><bdi>${shorten(cells.join(" · "))}</bdi></td>
+      <td role="cell" class="source"><bdi>${cells.join(" · ").slice(0, CHARACTERS_MAX)}</bdi></td>
     </tr>
   `;
-}
-
-/** @param {string} text */
-function shorten(text) {
-  const characters = [...text.slice(0, 2 * CHARACTERS_MAX + 2)];
-  if (characters.length <= CHARACTERS_MAX) return characters.join("");
-  return `${characters.slice(0, CHARACTERS_MAX).join("")}…`;
 }

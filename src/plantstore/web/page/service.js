@@ -15,26 +15,16 @@ client.onoutage = ({ message }) => update({ outage: message });
  * @param {() => Promise<void>} onready is called when it is ready
  */
 export async function watchService(onready) {
-  for (;;) {
-    try {
+  try {
+    if (!document.hidden) {
       await client.probe();
       update({ outage: "" });
       await onready();
-    } catch (error) {
-      update({ outage: messageOf(error) });
     }
-    await new Promise((resolve) => setTimeout(resolve, LOOK_SECONDS * 1000));
-    await untilVisible();
+  } catch (error) {
+    update({ outage: messageOf(error) });
   }
-}
-
-/** Wait while the tab is hidden. */
-async function untilVisible() {
-  while (document.hidden) {
-    const { promise, resolve } = Promise.withResolvers();
-    document.addEventListener("visibilitychange", resolve, { once: true });
-    await promise;
-  }
+  setTimeout(watchService, LOOK_SECONDS * 1000, onready);
 }
 
 /** Says why the service cannot respond, as long as it cannot. */

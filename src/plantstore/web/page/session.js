@@ -1,14 +1,13 @@
 /** Signing in with a token, and signing out. */
 
 import { client, tokenIn } from "./client.js";
-import { ask as askAbout, isTyped, Modal } from "./dialogs.js";
+import { ask as askAbout, DISCARD, isTyped, Modal } from "./dialogs.js";
 import { focus } from "./elements.js";
 import { html, renew } from "./html.js";
-import { stopImport } from "./importing.js";
 import { load } from "./listing.js";
 import { openLinkedPlant } from "./plant.js";
 import { messageOf } from "./requests.js";
-import { resume, tab } from "./sets.js";
+import { readSets, tab } from "./sets.js";
 import { state, update } from "./state.js";
 
 /** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
@@ -20,14 +19,6 @@ const REFUSAL = "plantstore.refusal";
  * is in no storage that outlives them.
  */
 const tabs = new BroadcastChannel(`plantstore:${new URL(".", location.href).pathname}`);
-
-const DISCARD = {
-  title: "Sign out of this tab?",
-  text: "What you typed here is not saved, or changes are still being made.",
-  yes: "Sign out",
-  no: "Stay here",
-  look: "danger",
-};
 
 /** Whether the user has signed out in another tab, which must not get the token again. */
 let isAlone = false;
@@ -99,7 +90,7 @@ async function enter(token) {
   // Meanwhile, a file may have been dropped, which moves the focus.
   if (document.activeElement === document.body) focus("#plants-title");
   await loaded;
-  resume();
+  readSets();
   openLinkedPlant();
 }
 
@@ -115,7 +106,6 @@ function leave(message) {
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
   state.isSignedIn = false;
-  stopImport(); // otherwise the browser would ask before leaving the page
   if (message) location.reload();
   else location.replace(location.pathname);
 }

@@ -13,7 +13,7 @@
  */
 
 import { client } from "./client.js";
-import { ask, Choice, Frame, open } from "./dialogs.js";
+import { Choice, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
 import { html, renew } from "./html.js";
 import { loadAgain } from "./listing.js";
@@ -24,9 +24,8 @@ import { may, state, update } from "./state.js";
 const BAD_REQUEST = 400;
 const GONE = 410;
 
-/** The keys of the list, and in the tab, of the sets whose requests a reload interrupts. */
+/** The key of the list. */
 const SETS = `plantstore.sets:${location.pathname}`;
-const INTERRUPTED = "plantstore.interrupted";
 
 /** How many entries the list has, and how much of a text tells what one was. */
 const SETS_MAX = 100;
@@ -44,7 +43,7 @@ export const tab = findStorage("sessionStorage");
 /** The sets of the requests that run. @type {Set<string>} */
 const running = new Set();
 
-/** What was done here, and can be undone; the last is at the end. @type {(Undoable & {text: string})[]} */
+/** What was done here, and can be undone; the last is at the end. @type {Undoable[]} */
 let done = [];
 
 /** @param {"localStorage"|"sessionStorage"} name */
@@ -76,7 +75,8 @@ function put(set, entry) {
 }
 
 /** Take the list that the browser has, also when another tab changes it. */
-function read() {
+export function readSets() {
+  window.onstorage = readSets;
   update({ sets: JSON.parse(storage?.getItem(SETS) ?? "[]") });
 }
 
@@ -204,17 +204,17 @@ export function finish(action, many, { isRecorded, isChanged }, only, said) {
  * @typedef {{set: string, plant?: ?Plant}} Undoable of one plant, or of many
  */
 function offer(text, undoable, about) {
-  done = [...done.filter(({ set }) => set !== undoable.set), { ...undoable, text }];
+  done = [...done.filter(({ set }) => set !== undoable.set), undoable];
   say(text, { ...about, action: ["Undo", () => undo(undoable)] });
 }
 
-/** Undo what was done last in this tab: many plants after a question. */
+/** Undo what was done last in this tab with one plant; or ask what to undo of what was done with many. */
 export async function undoLast() {
   const last = done.at(-1);
-  if (!last) say("There is nothing to undo");
-  if (!last || isRunning()) return;
-  const question = { title: "Undo the last change?", text: last.text, yes: "Undo", no: "Keep it" };
-  if (last.plant || (await ask(question)) === "yes") await undo(last);
+  if (isRunning()) return;
+  if (last?.plant) await undo(last);
+  else if (state.sets.length > 0) chooseUndo();
+  else say("There is nothing to undo");
 }
 
 /** Undo a set, or what is left of it. @param {Undoable} undoable */
@@ -279,20 +279,4 @@ function UndoView({ options }) {
       <${Choice} name="which" options=${options} />
     <//>
   `;
-}
-
-/** Remember which requests the page interrupts: it is about to go. */
-export function keepRunning() {
-  if (isRunning()) tab?.setItem(INTERRUPTED, [...running].join());
-}
-
-/** Take the list of the browser, and say what became of that which the last page has interrupted. */
-export async function resume() {
-  const interrupted = tab?.getItem(INTERRUPTED)?.split(",") ?? [];
-  tab?.removeItem(INTERRUPTED);
-  window.onstorage = read;
-  read();
-  for (const entry of state.sets) {
-    if (interrupted.includes(entry.set)) await count(entry, "Interrupted");
-  }
 }

@@ -18,15 +18,11 @@ const NAMED_MAX = 5;
 
 /** @param {{plants: Plant[], scope: string}} props the scope that the undo of their change needs */
 function Names({ plants, scope }) {
-  const ids = new Set(state.listing?.plants.map(({ id }) => id));
-  const others = plants.filter(({ id }) => !ids.has(id));
-  const inOrder = [...plants.filter(({ id }) => ids.has(id)), ...others];
-  const named = inOrder.slice(0, NAMED_MAX).map(({ id, name }) => html`<bdi>${id}: ${name}</bdi>`);
+  const named = plants.slice(0, NAMED_MAX).map(({ id, name }) => html`<bdi>${id}: ${name}</bdi>`);
   const more = plants.length - named.length;
   return html`
     <p id="question-plant">
       ${named}${more > 0 && `and ${number(more)} more`}
-      ${others.length > 0 && html`<span>${number(others.length)} of them not on the page that is shown</span>`}
     </p>
     <p class="hint">${explainNoUndo(scope)}</p>
   `;

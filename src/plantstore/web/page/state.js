@@ -24,8 +24,9 @@ export const state = {
   problem: /** @type {?ApiError} */ (null),
   /** The plants that are selected, by id, also those of other pages and searches. */
   selected: /** @type {Map<string, Plant>} */ (new Map()),
-  /** The id of the plant that was selected last. */
+  /** The ids of the plant that was selected last, and of the one whose row had the focus last. */
   picked: "",
+  current: "",
   /** The tags that begin with what is typed. */
   tags: /** @type {string[]} */ ([]),
   /**
@@ -34,14 +35,10 @@ export const state = {
    */
   tagList: {
     q: "",
-    limit: 100,
     found: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
   },
-  /** The id of the plant that was added last. */
-  freshId: "",
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),
-  importing: /** @type {import("./importing.js").Import} */ ({}),
   /** Whether a file is dragged over the page. */
   isDropping: false,
   /** An id from the service that no plant has yet. */

@@ -1,9 +1,9 @@
 /** The table of plants. */
 
-import { linkTo, SEARCHED, select } from "./address.js";
+import { addressOf, SEARCHED, select } from "./address.js";
 import { PlantText } from "./elements.js";
 import { html } from "./html.js";
-import { go, isByName } from "./listing.js";
+import { go, isByName, pick } from "./listing.js";
 import { may, state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -16,18 +16,22 @@ const DIRECTIONS = /** @type {Record<string, string>} */ ({ id: "ascending", "-i
 
 export function Table() {
   const plants = state.listing?.plants ?? [];
-  const isPlain = !may("plants:update") && !may("plants:delete");
   const isWide = plants.some(({ id }) => id.length > NARROW_CHARACTERS_MAX);
   const isStale = state.problem !== null || state.outage !== "";
   return html`
     <table id="listing" role="table" aria-labelledby="plants-title" aria-busy=${state.isLoading}
-        class="${isPlain ? "plain" : ""} ${isWide ? "wide" : ""} ${isStale ? "stale" : ""}">
+        class="${isPlain() ? "plain" : ""} ${isWide ? "wide" : ""} ${isStale ? "stale" : ""}">
       <thead role="rowgroup"><${Head} plants=${plants} /></thead>
       <tbody id="plants" role="rowgroup">
         ${plants.map((plant) => html`<${Row} key=${plant.id} plant=${plant} />`)}
       </tbody>
     </table>
   `;
+}
+
+/** Whether no plants are selected: nothing could be done with them but what can be done with all. */
+function isPlain() {
+  return !may("plants:update") && !may("plants:delete");
 }
 
 /** @param {{plants: Plant[]}} props */
@@ -37,10 +41,13 @@ function Head({ plants }) {
   const sort = state.shownQuery.get("sort") ?? "id";
   return html`
     <tr role="row">
-      <th role="columnheader" scope="col" class="pick">
-        <input type="checkbox" aria-label="Select all of this page" checked=${isAll}
-          indeterminate=${many > 0 && !isAll} onchange=${() => pick(plants, !isAll)} />
-      </th>
+      ${
+        !isPlain() &&
+        html`<th role="columnheader" scope="col" class="pick">
+          <input type="checkbox" aria-label="Select all of this page" checked=${isAll}
+            indeterminate=${many > 0 && !isAll} onchange=${() => pick(plants, !isAll)} />
+        </th>`
+      }
       <th role="columnheader" scope="col" class="id" aria-sort=${DIRECTIONS[sort]}>
         <button type="button" onclick=${() => sortBy(sort === "id" ? "-id" : "id")}>Id</button>
       </th>
@@ -60,41 +67,32 @@ function sortBy(sort) {
   go(`?${query}`);
 }
 
-/** @param {{plant: Plant}} props */
+/** The list is one stop of the Tab key: the keyboard moves between its rows. @param {{plant: Plant}} props */
 function Row({ plant }) {
   const { id, name, tag = "" } = plant;
-  const isFresh = id === state.freshId;
+  const enter = () => {
+    state.current = id;
+    queueMicrotask(update); // A dialog that is closed returns the focus while the page is rendered.
+  };
   return html`
-    <tr role="row" data-id=${id} class=${isFresh ? "fresh" : undefined}
-        ref=${isFresh ? reveal : undefined}>
-      <td role="cell" class="pick">
-        <input type="checkbox" aria-label="Select plant ${id}" checked=${state.selected.has(id)}
-          onclick=${(/** @type {On<HTMLInputElement, MouseEvent>} */ event) => pickOne(event, id)} />
-      </td>
+    <tr role="row" data-id=${id} onfocusin=${enter}>
+      ${
+        !isPlain() &&
+        html`<td role="cell" class="pick">
+          <input type="checkbox" aria-label="Select plant ${id}" checked=${state.selected.has(id)}
+            tabindex="-1"
+            onclick=${(/** @type {On<HTMLInputElement, MouseEvent>} */ event) => pickOne(event, id)} />
+        </td>`
+      }
       <td role="cell" class="id"><bdi>${id}</bdi></td>
       <th role="rowheader" scope="row" class="name">
-        <a href="#/plants/${id}"><${PlantText} text=${name} /></a>
+        <a href="#/plants/${id}" tabindex=${id === state.current ? 0 : -1}><${PlantText} text=${name} /></a>
       </th>
       <td role="cell" class="tag">
-        ${plant.tag !== undefined && html`<a href=${linkTo(tag)}><${PlantText} text=${tag} /></a>`}
+        ${plant.tag !== undefined && html`<a href=${addressOf({ tag })} tabindex="-1"><${PlantText} text=${tag} /></a>`}
       </td>
     </tr>
   `;
-}
-
-/** @param {?Element} row */
-function reveal(row) {
-  row?.scrollIntoView({ block: "nearest" });
-}
-
-/** Select plants, or no longer. @param {Plant[]} plants @param {boolean} isOn */
-function pick(plants, isOn) {
-  const selected = new Map(state.selected);
-  for (const plant of plants) {
-    if (isOn) selected.set(plant.id, plant);
-    else selected.delete(plant.id);
-  }
-  update({ selected });
 }
 
 /**

@@ -1,15 +1,14 @@
 /** The tags of the catalogue: their list beside the plants, and those that begin with a text. */
 
-import { addressOf, linkTo, TEXT_MAX } from "./address.js";
+import { addressOf, TEXT_MAX } from "./address.js";
 import { client } from "./client.js";
-import { number, PlantText } from "./elements.js";
-import { html, renew } from "./html.js";
+import { makePause, number, PlantText } from "./elements.js";
+import { html } from "./html.js";
 import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
-/** How many tags are listed at first, how many more each time, and how many the service lists. */
-const TAGS_A_PAGE = 100;
-const TAGS_MAX = 1000;
+/** How many tags the list has at most. Others are found with its filter. */
+const TAGS_MAX = 300;
 
 /** How many tags are suggested. */
 const SUGGESTED = 20;
@@ -17,15 +16,13 @@ const SUGGESTED = 20;
 /** How long the list is not read again: the service reads all plants to count their tags. */
 const REFRESH_SECONDS = 5;
 
-/** How long nothing must be typed before tags are looked for. */
-const TYPING_SECONDS = 0.15;
+/** Read the list, and look for tags, when nothing was typed for a while. */
+const [filter, look] = [makePause(0.15), makePause(0.15)];
 
 /** Whether the list is beside the plants. Otherwise a button opens it. */
 const wide = window.matchMedia("(min-width: 60rem)");
 wide.onchange = () => state.listing && refreshTags(); // Before the sign-in, there is no token.
 
-let typing = 0;
-let suggesting = 0;
 let resting = 0;
 let isOutdated = false;
 
@@ -52,11 +49,11 @@ async function read() {
   reading.abort();
   reading = new AbortController();
   const { signal } = reading;
-  const { q, limit } = state.tagList;
+  const { q } = state.tagList;
   try {
     const [{ total }, tags] = await Promise.all([
       client.list(new URLSearchParams(), 1, signal),
-      client.listTags({ q, limit: String(limit) }, signal),
+      client.listTags({ q, limit: String(TAGS_MAX) }, signal),
     ]);
     change({ found: { ...tags, total } });
   } catch (error) {
@@ -71,49 +68,36 @@ function change(changes) {
   update({ tagList: { ...state.tagList, ...changes } });
 }
 
-/** Change what is listed, and read it after a pause. @param {Partial<typeof state.tagList>} changes */
-function ask(changes, seconds = 0) {
-  change(changes);
-  clearTimeout(typing);
-  typing = setTimeout(read, seconds * 1000);
-}
-
 /** Suggest tags that begin with what is typed, those of most plants first, after a pause. */
 function suggest(/** @type {On<HTMLInputElement>} */ { currentTarget: { value } }) {
   const query = { q: value.slice(0, TEXT_MAX), sort: "-plants", limit: String(SUGGESTED) };
-  const look = async () => {
+  look(async () => {
     const found = may("plants:read") ? await client.listTags(query).catch(messageOf) : "";
     update({ tags: typeof found === "string" ? [] : found.tags.map(({ tag }) => tag) });
-  };
-  clearTimeout(suggesting);
-  suggesting = setTimeout(look, TYPING_SECONDS * 1000);
+  });
 }
 
 /** The attributes of a field for a tag. */
 export const SUGGESTING = { dir: "auto", list: "tags", onfocus: suggest, oninput: suggest };
 
-/** The button that opens the list of tags on a narrow screen. It says which plants are shown. */
+/** The button that opens the list of tags on a narrow screen. */
 export function TagsButton() {
-  const tag = state.shownQuery.get("tag");
-  const other = state.shownQuery.has("untagged") ? "Untagged" : "All tags";
   if (state.tagList.found === null) return null;
   return html`
-    <button id="tags-button" type="button" class="menu" popovertarget="tag-list"
-      data-needs="plants:read">
-      ${tag === null ? renew(other) : html`<${PlantText} text=${tag} />`}
-    </button>
+    <button type="button" class="menu" popovertarget="tag-list" data-needs="plants:read">Tags</button>
   `;
 }
 
 /** The list of tags with the numbers of their plants. There is none if it cannot be read. */
 export function TagList() {
-  const { q, limit, found } = state.tagList;
+  const { q, found } = state.tagList;
   if (found === null || found?.total === 0) return null;
   const { tags = [], untagged, total, hasMore = false } = found ?? {};
   const shown = state.shownQuery.has("untagged") ? undefined : state.shownQuery.get("tag");
-  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
-    ask({ q: currentTarget.value.slice(0, TEXT_MAX), limit: TAGS_A_PAGE }, TYPING_SECONDS);
-  const more = () => ask({ limit: Math.min(limit + TAGS_A_PAGE, TAGS_MAX) });
+  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) => {
+    change({ q: currentTarget.value.slice(0, TEXT_MAX) });
+    filter(read);
+  };
   return html`
     <aside id="tag-list" popover aria-label="Tags" data-needs="plants:read"
         ontoggle=${refreshTags}>
@@ -124,16 +108,21 @@ export function TagList() {
         <${Entry} href=${addressOf({ untagged: "true" })} text="Untagged" many=${untagged}
           isShown=${shown === undefined} />
         ${tags.map(({ tag, plants }) => {
-          const props = { href: linkTo(tag), text: tag, many: plants, isShown: tag === shown };
+          const props = {
+            href: addressOf({ tag }),
+            text: tag,
+            many: plants,
+            isShown: tag === shown,
+          };
           return html`<${Entry} key=${tag} ...${props} />`;
         })}
       </ul>
-      ${hasMore && limit < TAGS_MAX && html`<button type="button" onclick=${more}>More</button>`}
+      ${hasMore && html`<p class="hint">Filter to see others.</p>`}
     </aside>
   `;
 }
 
-/** @param {{href?: string, text: string, many?: number, isShown: boolean}} props */
+/** @param {{href: string, text: string, many?: number, isShown: boolean}} props */
 function Entry({ href, text, many, isShown }) {
   return html`
     <li>

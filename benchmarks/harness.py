@@ -16,6 +16,7 @@ from statistics import median
 
 import apsw
 
+import since
 from plantstore.storage import open_store
 
 HERE = Path(__file__).parent
@@ -237,6 +238,8 @@ def write_result(name: str, text: str) -> None:
     )
     machine = f"{os.cpu_count()} cores ({cpu}) and Python {platform.python_version()}"
     measured = f"Measured on {time.strftime('%Y-%m-%d')} with {machine}."
+    if name in since.TEXTS:
+        text += f"\n\nSince {since.VERSION}: {since.TEXTS[name]}"
     body = f"{text}\n\n{measured} The load generator ran on the same machine.\n"
     print(body)
     RESULTS.mkdir(exist_ok=True)

@@ -46,7 +46,7 @@ COMMENT_SECONDS: Final = 15.0
 RETRY_MILLISECONDS: Final = 1000
 
 
-class Changes:
+class ChangeFeed:
     """The operation of `/changes`. Its methods must be called on one event loop.
 
     Args:

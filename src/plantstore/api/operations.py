@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from plantstore.api import change_feed, change_lists, exports
 from plantstore.api.auth import ANY_SCOPE, Authenticator, show_token
 from plantstore.api.bulk_changes import BulkChanges
-from plantstore.api.change_feed import Changes
+from plantstore.api.change_feed import ChangeFeed
 from plantstore.api.exports import Exports
 from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
@@ -53,7 +53,7 @@ class Parts:
     writer: GroupCommit
     reader: GroupRead
     plants: Plants
-    changes: Changes
+    changes: ChangeFeed
     ids: Ids
     bulk: BulkChanges
     imports: FileImports

@@ -18,7 +18,7 @@ import uvloop
 from plantstore.api.app import App
 from plantstore.api.auth import Authenticator
 from plantstore.api.bulk_changes import BulkChanges
-from plantstore.api.change_feed import Changes
+from plantstore.api.change_feed import ChangeFeed
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.exports import Exports
 from plantstore.api.file_imports import FileImports
@@ -133,7 +133,7 @@ def make_parts(
             monotonic=monotonic,
             threads=threads,
         ),
-        changes=Changes(
+        changes=ChangeFeed(
             authenticator,
             reader,
             Tail(store, observe=observe, threads=threads),

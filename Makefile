@@ -43,7 +43,7 @@ LOCK := $(COMPILE) $(UPGRADE) --generate-hashes --custom-compile-command "make l
 
 # The tests that also run on other versions than the locked ones. They need no browser.
 PORTABLE := tests/unit tests/api tests/contract tests/e2e/test_serve.py tests/e2e/test_transfer.py \
-	tests/e2e/test_tokens.py tests/e2e/test_tls.py
+	tests/e2e/test_tokens.py tests/e2e/test_http.py
 # A test waits for a part of its time, so one more process than cores is busy.
 PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist worksteal
@@ -206,7 +206,7 @@ npm:
 
 # The programs of `make cluster`. PostgreSQL and Patroni come from PyPI.
 cluster-programs:
-	$(call install,etcd:etcd-server haproxy:haproxy pgbouncer:pgbouncer)
+	$(call install,etcd:etcd-server haproxy:haproxy)
 
 clean: ## remove everything that make created, except databases
 	rm -rf .venv .venv-* dist site benchmarks/peers/node_modules $(JAVASCRIPT)/node_modules

@@ -296,20 +296,6 @@ def test_a_token_is_described_with_its_name_its_scopes_and_its_end(world: World)
     ]
 
 
-@pytest.mark.world(rate_per_token="3/hour")
-def test_a_token_that_is_used_too_often_is_refused_and_others_are_not(world: World) -> None:
-    used = [world.post(), world.get("/token"), world.send("POST", "/ids?count=7")]
-    refused = [world.post(), world.get("/token"), world.send("POST", "/ids")]
-    other = world.post(token=world.add_token("other"))
-
-    assert [answer.status_code for answer in used] == [200, 200, 200]
-    for answer in refused:
-        said = "The token may be used at most 3/hour"
-        assert_error(answer, 429, ErrorCode.RATE_EXCEEDED, said)
-        assert 1 <= int(answer.headers["Retry-After"]) <= 3600
-    assert other.status_code == 200
-
-
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 @pytest.mark.world(rate_per_token="2/hour")
 def test_a_request_is_one_use_of_its_token(world: World, operation: Operation) -> None:

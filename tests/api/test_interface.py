@@ -11,23 +11,22 @@ from jsonschema import Draft202012Validator
 
 import plantstore
 from plantstore.api.auth import TokenDescription
-from plantstore.api.error_responses import STATUS, render_error
+from plantstore.api.error_responses import STATUS
 from plantstore.api.ids import IDS_MAX, HandedOut
 from plantstore.api.operations import OPERATIONS as TABLE
 from plantstore.api.paging import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.parameters import INT32_MAX
 from plantstore.change_sets import UndoCounts
 from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, RowCounts, RowError
-from plantstore.errors import ErrorCode, InternalError, RequestError
+from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.server.http11 import READ_FIELDS
 from plantstore.server.interface import Request
 from support.attacks import WORST
-from support.document import DOCUMENT, NAMES, OPERATIONS, SCHEMAS, Operation
+from support.document import DOCUMENT, OPERATIONS, SCHEMAS
 
 PARAMETERS = DOCUMENT["components"]["parameters"]
-RESPONSES = DOCUMENT["components"]["responses"]
 POST = DOCUMENT["paths"]["/plants"]["post"]
 
 
@@ -88,33 +87,6 @@ def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -
     assert len(table) == len({(each.method, each.path) for each in table})
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
-def test_an_operation_declares_every_status_that_it_can_have(operation: Operation) -> None:
-    names = {parameter["name"] for parameter in operation.parameters()}
-    media_types = operation.content.get("requestBody", {}).get("content", {}).keys()
-    has_plant = operation.path == "/plants/{id}" and operation.needs_token
-    is_read = operation.method in ("GET", "HEAD")
-    expected = {400, 408, 431, 500, 501, 503}
-    for statuses, can_be in (
-        ({401, 429}, operation.needs_token),
-        ({403}, operation.scope is not None),
-        ({415}, media_types),
-        ({413}, {"application/json", "application/merge-patch+json"} & media_types),
-        ({404}, has_plant),
-        ({412}, "If-Match" in names),
-        ({304}, "If-None-Match" in names and is_read),
-        ({201}, has_plant and operation.method == "PUT"),
-        ({204 if operation.method == "DELETE" else 200}, True),
-        ({406}, operation[:2] == ("GET", "/plants.csv")),
-        ({404, 410}, operation.scope == "changes:read"),
-        ({403, 404, 410}, operation.path == "/undo" and operation.needs_token),
-        ({409}, "Change-Set" in names and not {"text/csv", "application/x-ndjson"} & media_types),
-    ):
-        expected |= statuses if can_be else set()
-
-    assert {int(status) for status in operation.content["responses"]} == expected
-
-
 def test_the_published_contract_is_unchanged() -> None:
     """Clients rely on POST /plants, NewPlant, Plant and Error: they must not change."""
     int64 = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}
@@ -154,16 +126,6 @@ def test_every_error_number_is_in_the_description_of_a_response_with_its_status(
     outside = {ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED}  # no operation has them
 
     assert named == {(STATUS[code], code) for code in set(ErrorCode) - outside}
-
-
-def test_every_failure_response_has_the_schema_error() -> None:
-    for name, response in RESPONSES.items():
-        if "Options" not in name:
-            content = response["content"]["application/json"]
-            assert content["schema"] == {"$ref": "#/components/schemas/Error"}
-            validator("Error").validate(content["example"])
-    body: Any = render_error(InternalError(), {}).body
-    validator("Error").validate(json.loads(body))
 
 
 RECORDS: dict[str, tuple[Callable[[bytes], object], list[Any]]] = {
@@ -215,7 +177,8 @@ def test_the_schema_and_the_parser_of_a_plant_agree(schema: str, record: Any) ->
 def test_the_examples_are_valid_by_their_schemas() -> None:
     checked = 0
     for operation in OPERATIONS:
-        parts = operation.content.get("requestBody", {}), *operation.content["responses"].values()
+        responses = map(resolved, operation.content["responses"].values())
+        parts = operation.content.get("requestBody", {}), *responses
         for content in (each for part in parts for each in part.get("content", {}).values()):
             examples = [one["value"] for one in content.get("examples", {}).values()]
             for example in examples + [content[name] for name in content if name == "example"]:

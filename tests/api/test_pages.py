@@ -178,9 +178,6 @@ def test_gzip_is_used_if_the_client_names_it_with_a_weight_above_0(
     request = Request("GET", "/", fields={"accept-encoding": accept_encoding})
 
     assert accepts_gzip(request) is is_accepted
-
-
-def test_without_accept_encoding_gzip_is_not_used() -> None:
     assert not accepts_gzip(Request("GET", "/"))
 
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cluster.nodes import ARCHIVE, POSTGRES_PORT, REST_PORT, Node
+from psycopg import OperationalError
+
+from cluster.nodes import ARCHIVE, POSTGRES_PORT, REST_PORT, Node, Process
 from cluster.page import block, on_loopback, url_of_page
-from cluster.processes import Process
 from support.fronts import program
 from support.postgres import Programs, execute, programs, wait_until
 
@@ -154,3 +155,33 @@ def _make_database(cluster: Cluster) -> None:
     for statement in re.sub(r"^--.*$", "", block("garden.sql"), flags=re.MULTILINE).split(";"):
         if statement.strip():
             execute(url, statement)
+
+
+@contextlib.contextmanager
+def haproxy(cluster: Cluster) -> Iterator[str]:
+    """Run HAProxy as the page has it, with Patroni's health checks; yield the URL through it."""
+    port = free_port()
+    text = block("haproxy.cfg").replace("127.0.0.1:5000", f"127.0.0.1:{port}")
+    for node in cluster.nodes:
+        text = text.replace(
+            f"{node.name}:{POSTGRES_PORT} check port {REST_PORT}",
+            f"127.0.0.1:{node.port} check port {node.rest_port}",
+        )
+    path = cluster.folder / "haproxy.cfg"
+    path.write_text(text, encoding="utf-8")
+    with Process(cluster.folder, "haproxy", program("haproxy"), "-db", "-f", str(path)):
+        url = cluster.url_of(port)
+        wait_until(lambda: _leads_to_primary(url))
+        yield url
+
+
+def _leads_to_primary(url: str) -> bool:
+    """Return whether all connections reach the primary.
+
+    HAProxy uses the servers in turn, and considers each healthy until its first check.
+    """
+    is_standby = "SELECT pg_is_in_recovery()"
+    try:
+        return all(execute(url.partition("?")[0], is_standby) == [(False,)] for _ in NAMES)
+    except OperationalError:
+        return False

@@ -11,10 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.cluster import Cluster
-from cluster.proxies import haproxy, pgbouncer
+from cluster.cluster import Cluster, haproxy
 from support.postgres import wait_until
-from support.service import Service
 
 TTL_SECONDS = 20
 
@@ -26,58 +24,51 @@ BEYOND_TTL_SECONDS = TTL_SECONDS + 10
 ALONE_SECONDS = 5
 
 
-@dataclass(frozen=True)
-class Scene:
-    """The cluster and the instances of the service that a fault affects."""
-
-    cluster: Cluster
-    services: list[Service]
-
-
-def at_once(act: Callable[[Cluster], object]) -> Callable[[Scene], AbstractContextManager[None]]:
-    """Return a fault that the cluster repairs by itself."""
-
-    @contextmanager
-    def happen(scene: Scene) -> Iterator[None]:
-        act(scene.cluster)
-        yield
-
-    return happen
+@contextmanager
+def switched_over(cluster: Cluster) -> Iterator[None]:
+    cluster.switch_over()
+    yield
 
 
 @contextmanager
-def primary_killed(scene: Scene) -> Iterator[None]:
-    old = scene.cluster.leader()
+def postgres_killed(cluster: Cluster) -> Iterator[None]:
+    cluster.leader().kill_postgres()
+    yield
+
+
+@contextmanager
+def primary_killed(cluster: Cluster) -> Iterator[None]:
+    old = cluster.leader()
     old.kill()
-    scene.cluster.wait_for_leader(other_than=old)
+    cluster.wait_for_leader(other_than=old)
     yield
     old.revive()
 
 
 @contextmanager
-def patroni_killed(scene: Scene) -> Iterator[None]:
+def patroni_killed(cluster: Cluster) -> Iterator[None]:
     """Kill only Patroni, so the old primary is not informed of the promotion."""
-    old = scene.cluster.leader()
+    old = cluster.leader()
     old.patroni.kill()
-    scene.cluster.wait_for_leader(other_than=old)
+    cluster.wait_for_leader(other_than=old)
     yield
     old.kill()
 
 
 @contextmanager
-def primary_frozen(scene: Scene) -> Iterator[None]:
-    old = scene.cluster.leader()
+def primary_frozen(cluster: Cluster) -> Iterator[None]:
+    old = cluster.leader()
     began = time.monotonic()
     old.freeze()
-    scene.cluster.wait_for_leader(other_than=old)
+    cluster.wait_for_leader(other_than=old)
     yield
     time.sleep(max(0, began + BEYOND_TTL_SECONDS - time.monotonic()))
     old.thaw()
 
 
 @contextmanager
-def standbys_killed(scene: Scene) -> Iterator[None]:
-    standbys = scene.cluster.standbys()
+def standbys_killed(cluster: Cluster) -> Iterator[None]:
+    standbys = cluster.standbys()
     for node in standbys:
         node.kill()
     time.sleep(AWAY_SECONDS)
@@ -86,51 +77,21 @@ def standbys_killed(scene: Scene) -> Iterator[None]:
     yield
 
 
-def kill_postgres(cluster: Cluster) -> None:
-    cluster.leader().kill_postgres()
-
-
-def restart_etcd(cluster: Cluster) -> None:
-    cluster.etcd.stop()
-    cluster.etcd.start()
-
-
 @contextmanager
-def etcd_away(scene: Scene) -> Iterator[None]:
-    scene.cluster.etcd.kill()
+def etcd_away(cluster: Cluster) -> Iterator[None]:
+    cluster.etcd.kill()
     time.sleep(BEYOND_TTL_SECONDS)
-    scene.cluster.etcd.start()
-    scene.cluster.leader()
-    yield
-
-
-def restart_nodes(cluster: Cluster) -> None:
-    """Restart the standbys, then switch over, then restart the last node."""
-    last = cluster.leader()
-    for node in cluster.standbys():
-        node.patroni.stop()
-        cluster.wait_until_whole()
-    cluster.switch_over()
-    cluster.wait_until_whole()
-    last.patroni.stop()
-    cluster.wait_until_whole()
-
-
-@contextmanager
-def instances_restarted(scene: Scene) -> Iterator[None]:
-    for service in scene.services:
-        service.stop()
-        service.__enter__()
+    cluster.etcd.start()
+    cluster.leader()
     yield
 
 
 @contextmanager
-def disk_lost(scene: Scene) -> Iterator[None]:
+def disk_lost(cluster: Cluster) -> Iterator[None]:
     """Kill both standbys, and delete the data of the primary some seconds later.
 
     The heir is the standby that is killed last. It has all acknowledged commits.
     """
-    cluster = scene.cluster
     old = cluster.leader()
     other, heir = cluster.standbys()
     for node in (other, heir):
@@ -164,7 +125,7 @@ class Fault:
     """
 
     name: str
-    happen: Callable[[Scene], AbstractContextManager[None]]
+    happen: Callable[[Cluster], AbstractContextManager[None]]
     leader_first: bool | None = None
     proxy: Callable[[Cluster], AbstractContextManager[str]] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -173,12 +134,8 @@ class Fault:
 
 
 FIRST_FAULTS = [
-    Fault("switchover", at_once(Cluster.switch_over), rounds=4),
-    Fault(
-        "`kill -9` of the primary's PostgreSQL",
-        at_once(kill_postgres),
-        rounds=4,
-    ),
+    Fault("switchover", switched_over, rounds=4),
+    Fault("`kill -9` of the primary's PostgreSQL", postgres_killed, rounds=4),
     Fault("`kill -9` of the primary with its Patroni", primary_killed, rounds=4),
     Fault(
         "`kill -9` of the primary's Patroni alone, the new primary first in the URL",
@@ -192,23 +149,12 @@ FAULTS = [
     Fault(
         "the same, the old primary first in the URL", patroni_killed, leader_first=True, rounds=4
     ),
-    Fault("`kill -9` of a standby", at_once(lambda cluster: cluster.standbys()[0].kill())),
+    Fault("HAProxy: `kill -9` of the primary's Patroni alone", patroni_killed, proxy=haproxy),
     Fault(f"`kill -9` of both standbys, for {AWAY_SECONDS} s", standbys_killed),
     Fault(
         f"primary frozen for {BEYOND_TTL_SECONDS} s", primary_frozen, leader_first=True, rounds=4
     ),
-    Fault("etcd restarted", at_once(restart_etcd)),
     Fault(f"etcd away for {BEYOND_TTL_SECONDS} s", etcd_away),
-    Fault(
-        f"etcd away for {BEYOND_TTL_SECONDS} s, without `failsafe_mode`",
-        etcd_away,
-        settings={"failsafe_mode": False},
-    ),
-    Fault("nodes restarted, one after the other", at_once(restart_nodes)),
-    Fault("instances restarted, one after the other", instances_restarted, rounds=2),
-    Fault("HAProxy: `kill -9` of the primary with its Patroni", primary_killed, proxy=haproxy),
-    Fault("HAProxy: `kill -9` of the primary's Patroni alone", patroni_killed, proxy=haproxy),
-    Fault("PgBouncer: `kill -9` of the primary with its Patroni", primary_killed, proxy=pgbouncer),
 ]
 DISK_LOST = "both standbys die, then the disk of the primary is lost"
 NOT_STRICT = {"synchronous_mode_strict": False}

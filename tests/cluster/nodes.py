@@ -1,18 +1,21 @@
-"""Nodes of a cluster: Patroni, and the PostgreSQL that it starts and supervises."""
+"""Nodes of a cluster: programs that run until a block ends, as Patroni, which starts PostgreSQL."""
 
 import contextlib
 import http.client
 import json
+import os
 import shutil
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
 from cluster.page import block, on_loopback
-from cluster.processes import Process, kill_all_in, send_to, working_in
-from support.postgres import Programs
+from support.postgres import NOBODY, Programs, wait_until
 
 # The default timeout of a request to Patroni.
 ANSWER_SECONDS = 2
@@ -23,6 +26,97 @@ ARCHIVE = "archive"
 # The ports that the page uses.
 POSTGRES_PORT = 5432
 REST_PORT = 8008
+
+
+def unprivileged(command: Sequence[str]) -> list[str]:
+    """Return a command that runs as the user of PostgreSQL, and may still read Python's files.
+
+    PostgreSQL refuses to run as root, and Patroni starts it as its own user. That user cannot read
+    root's folders, so the command keeps the one capability that allows this.
+    """
+    if os.geteuid():
+        return list(command)
+    user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    return ["setpriv", *user, "--inh-caps=+dac_override", "--ambient-caps=+dac_override", *command]
+
+
+class Process:
+    """A program with a log file; it is killed when the block ends."""
+
+    def __init__(self, folder: Path, name: str, *command: str) -> None:
+        self.folder = folder
+        self.log = folder / f"{name}.log"
+        self.command = unprivileged(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        assert self._process is None
+        env = {name: value for name, value in os.environ.items() if "PATRONI" not in name}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command, stdout=log, stderr=log, cwd=self.folder, env=env
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(60)
+            self._process = None
+
+    def send(self, with_signal: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(with_signal)
+
+
+def working_in(folder: Path) -> set[int]:
+    """Return the ids of the processes whose working directory is a folder.
+
+    PostgreSQL's processes have their data folder as working directory, even without their parent.
+    """
+    found = set()
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and (process / "cwd").readlink() == folder:
+                found.add(int(process.name))
+    return found
+
+
+def send_to(pids: set[int], with_signal: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, with_signal)
+
+
+def kill_all_in(folder: Path) -> None:
+    """Kill all PostgreSQL processes, as a power failure would, and remove their shared memory."""
+
+    def is_over() -> bool:
+        pids = working_in(folder)
+        send_to(pids, signal.SIGKILL)
+        return not pids
+
+    memory = list(_shared_memory(folder))
+    wait_until(is_over)
+    for id_ in memory:
+        subprocess.run(["ipcrm", "-m", id_], check=False, capture_output=True)
+
+
+def _shared_memory(folder: Path) -> Iterator[str]:
+    with contextlib.suppress(FileNotFoundError):
+        lines = (folder / "postmaster.pid").read_text(encoding="ascii").splitlines()
+        if len(lines) > 6 and lines[6].split():
+            yield lines[6].split()[1]
 
 
 class Node:

@@ -1,10 +1,15 @@
-"""Killed processes, lost files, and many clients at once: nothing acknowledged is lost."""
+"""Killed processes, lost files, full disks, many clients at once: nothing acknowledged is lost."""
 
+import contextlib
+import itertools
 import os
 import random
+import re
 import shutil
 import signal
+import subprocess
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from operator import attrgetter
@@ -13,14 +18,11 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from support.command import run_unprivileged
 from support.crashes import Crashes
 from support.histories import is_explained, play
 from support.load import Load
 from support.postgres import wait_until
-from support.service import Service, stored_plants
-from support.undo_crashes import UndoCrashes
+from support.service import PLANTSTORE, Client, Service, stored_plants
 
 CLIENTS = 6
 OPERATIONS = 80
@@ -42,15 +44,6 @@ def test_every_acknowledged_plant_survives_kill_9_and_an_import_is_completed_by_
         sent = sorted(crashes.sent.values(), key=lambda plant: plant.id)
         for plant in random.Random(0).sample(sent, 20):
             assert client.post(plant).status == 200, "sending a plant again was refused"
-
-
-@pytest.mark.engines("sqlite", "postgres")
-def test_an_undo_that_is_killed_is_completed_by_sending_it_again(tmp_path: Path) -> None:
-    crashes = UndoCrashes(tmp_path)
-
-    crashes.play_round()
-
-    assert crashes.wrong == []
 
 
 @pytest.mark.engines("sqlite", "postgres")
@@ -151,31 +144,112 @@ def test_a_new_worker_refuses_a_copy_in_place_of_a_file_that_was_in_use(tmp_path
         service.wait_for_log("plantstore: The database file was moved, replaced")
 
 
-@pytest.mark.parametrize(
-    ("mode", "folder_mode", "said"),
-    [
-        (
-            0o444,
-            0o755,
-            "may not be written by this user; run the command as the user of the servic",
-        ),
-        (0o666, 0o555, "cannot be opened: attempt to write a readonly database"),
-    ],
-)
-def test_an_unwritable_file_or_folder_is_a_one_line_error_and_stays_unchanged(
-    tmp_path: Path, mode: int, folder_mode: int, said: str
+# A disk that is really full.
+
+DISK_BYTES = 4 * 1024 * 1024
+
+# A few of them do not fit into the blocks that are already allocated to the log.
+LARGE = "x" * 15_000
+
+# The mount is visible only in its own namespace, and ends with the last process in it. A user who
+# is not root can mount in a user namespace (`man 7 user_namespaces`).
+MOUNT = 'mount -t tmpfs -o size="$1" plants "$2" && cd "$2" && echo mounted && exec cat'
+
+
+class SmallDisk:
+    """A disk of 4 MiB, mounted on a folder.
+
+    Attributes:
+        contents: the folder, as this process reaches it.
+        command: the command that runs `plantstore` with the disk as its working directory.
+
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.contents = Path(f"/proc/{pid}/cwd")
+        namespaces = ["--mount"] if os.geteuid() == 0 else ["--user", "--mount"]
+        enter = ["nsenter", *namespaces, "--preserve-credentials", f"--target={pid}", "--wd"]
+        self.command = [*enter, *PLANTSTORE]
+
+    def fill(self) -> None:
+        """Fill the disk with a file."""
+        filler = self.contents / "filler"
+        with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            file.writelines(itertools.repeat(bytes(4096)))
+
+    def free(self) -> None:
+        """Free the space that `fill` used."""
+        (self.contents / "filler").unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """Mount a small disk on a folder; skip the test if the user may not mount."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    namespaces = ["--mount"] if os.geteuid() == 0 else ["--map-root-user", "--mount"]
+    command = ["unshare", *namespaces, "sh", "-c", MOUNT, "sh", str(DISK_BYTES), str(folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if process.stdout.readline() != "mounted\n":
+            pytest.skip(f"may not mount a small disk: {process.stderr.read().strip()}")
+        yield SmallDisk(process.pid)
+        process.stdin.close()  # `cat` ends
+
+
+@pytest.fixture
+def token(disk: SmallDisk) -> str:
+    command = [*disk.command, "token", "create", "test"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    [token] = re.findall(r"plst_\w+", done.stdout)
+    return str(token)
+
+
+@contextlib.contextmanager
+def serving_on(folder: Path, disk: SmallDisk, token: str) -> Iterator[tuple[Service, Client]]:
+    with Service(folder, command=disk.command) as service, service.client(token) as client:
+        yield service, client
+
+
+def assert_all_are_read(client: Client, plants: dict[int, NewPlant]) -> None:
+    for id_, plant in plants.items():
+        answer = client.send("GET", f"/plants/{id_}")
+        assert (answer.status, answer.json["name"]) == (200, plant.name)
+    assert client.send("GET", "/plants?limit=1").status == 200
+
+
+def test_a_full_disk_refuses_creates_and_serves_reads_also_after_a_crash_until_space_is_free(
+    tmp_path: Path, disk: SmallDisk, token: str
 ) -> None:
-    path = tmp_path / "plants.db"
-    SQLiteStore(str(path)).close()
-    before = path.read_bytes()
-    path.chmod(mode)
-    tmp_path.chmod(folder_mode)
+    stored = {id_: NewPlant(id_, "Abies") for id_ in range(20)}
+    large = [NewPlant(id_, LARGE) for id_ in range(20, 40)]
+    with serving_on(tmp_path, disk, token) as (service, client):
+        assert {client.post(plant).status for plant in stored.values()} == {200}
+        assert client.send("GET", "/readyz").status == 200
+        disk.fill()
 
-    done = run_unprivileged(tmp_path, "serve", "--port", "0")
+        answers = {plant: client.post(plant) for plant in large}
+        *_, last = answers.values()
+        ready = client.send("GET", "/readyz")
+        stored |= {plant.id: plant for plant in large if answers[plant].status == 200}
+        assert_all_are_read(client, stored)
+        service.stop(signal.SIGKILL)
 
-    tmp_path.chmod(0o700)
-    path.chmod(0o600)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert done.stderr.startswith(f"plantstore: The database plants.db {said}")
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
+    assert (last.status, last.json["error"], ready.status) == (503, 5003, 503)
+    assert "sending it again is safe" in last.json["message"]
+    assert "full" in ready.json["message"]
+    assert service.has_logged("commit failed")
+    with serving_on(tmp_path, disk, token) as (_, client):
+        assert_all_are_read(client, stored)
+        assert client.post(NewPlant(100, LARGE)).status == 503
+        disk.free()
+        assert {client.post(plant).status for plant in large} == {200}
+        wait_until(lambda: client.send("GET", "/readyz").status == 200)
+
+    copy = shutil.copytree(disk.contents, tmp_path / "copy")  # a folder that every process sees
+    expected = stored | {plant.id: plant for plant in large}
+    assert stored_plants(f"sqlite:///{copy}/plants.db") == expected

@@ -191,18 +191,29 @@ def test_a_second_name_of_a_database_in_use_is_refused_and_creates_no_file(tmp_p
         assert client.post(NewPlant(2, "Rosa")).status == 200
 
 
-def test_a_user_who_may_only_read_is_told_whose_user_runs_the_commands() -> None:
+@pytest.mark.parametrize(
+    ("mode", "folder_mode", "said"),
+    [
+        (
+            *(0o444, 0o555),
+            "may not be written by this user; run the command as the user of the service",
+        ),
+        (0o666, 0o555, "cannot be opened: attempt to write a readonly database"),
+    ],
+)
+def test_an_unwritable_file_or_folder_is_a_one_line_error_and_stays_unchanged(
+    mode: int, folder_mode: int, said: str
+) -> None:
     with tempfile.TemporaryDirectory() as name:  # only its owner may enter pytest's `tmp_path`
         folder = Path(name)
         SQLiteStore(str(folder / "plants.db")).close()
-        (folder / "plants.db").chmod(0o444)
-        folder.chmod(0o555)
+        (folder / "plants.db").chmod(mode)
+        folder.chmod(folder_mode)
         before = contents(folder)
 
-        done = [run_unprivileged(folder, command) for command in ("check", "export")]
+        done = [run_unprivileged(folder, *each.split()) for each in ("export", "serve --port 0")]
 
-        assert [(each.returncode, each.stdout) for each in done] == [(1, "")] * 2
-        said = "plantstore: The database plants.db may not be written by this user"
-        advice = "run the command as the user of the service"
-        assert {each.stderr for each in done} == {f"{said}; {advice}\n"}
+        for each in done:
+            assert (each.returncode, each.stdout) == (1, "")
+            assert each.stderr == f"plantstore: The database plants.db {said}\n"
         assert contents(folder) == before

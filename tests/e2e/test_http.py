@@ -1,68 +1,41 @@
-"""HTTP/1.1 on the real port: malformed bytes, and bounds on memory and connections.
+"""HTTP/1.1 and HTTPS on the real port: malformed bytes, bounds on memory and connections.
 
 tests/unit has the rules. tests/long measures what each connection keeps.
 """
 
 import contextlib
+import http.client
 import itertools
+import re
 import resource
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from plantstore.api.static_files import load_web
 from plantstore.plants import NewPlant
-from support.postgres import wait_until
-from support.service import Service, serving, stored_plants
-from support.wire import Wire, assert_refused, head, with_length
+from plantstore.server.listener import HANDSHAKES_MAX
+from support.certificates import Pair, make_pair
+from support.command import call
+from support.service import Service, serving
+from support.wire import Wire, head, with_length
 
 # A long timeout, so that only its bytes can end a request.
 pytestmark = pytest.mark.serve("--request-seconds", "3600")
 
 BODY = b'{"id":1,"name":"a"}'
-CHUNK = b"13\r\n%s\r\n" % BODY
 
 
-def test_a_truncated_body_is_not_stored_even_if_it_is_valid_json(
+def test_a_create_is_answered_before_the_malformed_request_behind_it_is_refused(
     service: Service, token: str
 ) -> None:
-    """The service has cached the token, so it waits for nothing before it reads these bodies."""
-    length, body = with_length(BODY)
-    truncated = body.replace(b"1", b"9")
-    endless = head(token, b"Transfer-Encoding: chunked") + CHUNK.replace(b"1,", b"9,")
-    whole = head(token, b"Content-Length: 100") + truncated
-    with Wire(service.port) as wire:
-        wire.send(head(token, length) + body)
-        assert wire.answer()[0] == 200
-        before = service.open_sockets()
-
-        for data in (whole, endless, head(token, length) + truncated[:-1]):
-            with Wire(service.port) as leaver:
-                leaver.send(data)
-        wire.send(endless + b"ZZ\r\n")
-
-        assert_refused(wire, 400, 3001)
-    wait_until(lambda: service.open_sockets() < before)
-    assert 9 not in stored_plants(service.database)
-
-
-@pytest.mark.parametrize(
-    ("second", "status"),
-    [
-        (b"GARBAGE\r\n\r\n", 400),
-        (head(None, b"Transfer-Encoding: chunked") + b"ZZ\r\n", 400),
-        (b"GET /%b HTTP/1.1\r\n\r\n" % (b"x" * 40_000), 431),
-    ],
-    ids=["no head", "no chunk", "large head"],
-)
-def test_a_create_is_answered_before_the_malformed_request_behind_it_is_refused(
-    service: Service, token: str, second: bytes, status: int
-) -> None:
     length, body = with_length(BODY)
     with Wire(service.port) as wire:
-        wire.send(head(token, length) + body + second)
+        wire.send(head(token, length) + body + b"GARBAGE\r\n\r\n")
 
-        assert [wire.answer()[0] for _ in range(2)] == [200, status]
+        assert [wire.answer()[0] for _ in range(2)] == [200, 400]
         assert wire.is_closed()
 
 
@@ -118,24 +91,6 @@ def create(service: Service, token: str, id_: int) -> None:
 ATTACKED = ("--public-read", "--request-seconds", "3600", "--stop-seconds", "1")
 
 
-def test_unfinished_bodies_are_bounded_in_total_and_small_requests_are_served(
-    tmp_path: Path,
-) -> None:
-    """Without a bound, the bodies take 100 MiB more."""
-    with Service(tmp_path, *ATTACKED) as service, contextlib.ExitStack() as stack:
-        token = service.token()
-        create(service, token, 2)
-        before = service.resident_mib()
-        unfinished = head(token, b"Content-Length: 16384") + b" " * 16_383
-        for _ in range(2_500):
-            with contextlib.suppress(OSError):
-                stack.enter_context(Wire(service.port)).send(unfinished)
-
-        create(service, token, 3)
-        assert service.resident_mib() < before + 2 * 2 * 32 + 85
-        service.wait_for_log("overloaded")
-
-
 # A page of plants with the largest names as JSON has half a mebibyte.
 @pytest.mark.parametrize(
     "target",
@@ -174,3 +129,97 @@ def test_without_free_file_descriptors_new_connections_wait_and_open_ones_are_se
 
         with service.client(None) as new:
             assert new.send("GET", "/healthz").status == 200
+
+
+# TLS: handshakes, certificates and keys.
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_pair(tmp_path_factory.mktemp("tls"))
+
+
+@contextlib.contextmanager
+def connected(service: Service, pair: Pair) -> Iterator[http.client.HTTPSConnection]:
+    client = http.client.HTTPSConnection("127.0.0.1", service.port, context=pair.trusted())
+    with contextlib.closing(client):
+        yield client
+
+
+def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
+    tmp_path: Path, pair: Pair
+) -> None:
+    with Service(tmp_path, *pair.options(), "--workers", "2") as service:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {service.token()}"}
+        with connected(service, pair) as client:
+            client.request("POST", "/plants", '{"id":1,"name":"a"}', headers)
+            answer = client.getresponse()
+            assert (answer.status, answer.read()) == (200, b'{"name":"a"}')
+
+        plain = http.client.HTTPConnection("127.0.0.1", service.port)
+        plain.request("GET", "/healthz")
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            plain.getresponse()
+        plain.close()
+
+    assert any(line.startswith("Serving sqlite:///plants.db on https://") for line in service.log)
+    assert "curl -i https://" in service.said
+    assert not any("Traceback" in line or "rror" in line for line in service.log)
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_pending_handshakes_are_bounded_and_closed_and_a_new_one_is_served(
+    tmp_path: Path, pair: Pair, begun: bytes
+) -> None:
+    with (
+        Service(tmp_path, *pair.options(), "--request-seconds", "1") as service,
+        contextlib.ExitStack() as stack,
+    ):
+        before = service.open_sockets()
+        hanging = []
+        for _ in range(HANDSHAKES_MAX + 50):
+            connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+            connection.sendall(begun)
+            hanging.append(stack.enter_context(connection))
+
+        client = stack.enter_context(connected(service, pair))
+        client.request("GET", "/healthz")
+        assert client.getresponse().status == 200
+
+        assert service.open_sockets() <= before + HANDSHAKES_MAX + 5
+        # The first ones make room for others, and the last one is too slow.
+        assert [connection.recv(1) for connection in (*hanging[:50], hanging[-1])] == [b""] * 51
+        late = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        stack.enter_context(late).sendall(begun)
+        assert service.stop() == 0
+
+
+def test_an_unusable_certificate_or_key_is_a_one_line_error_that_names_the_mistake(
+    tmp_path: Path, pair: Pair
+) -> None:
+    other = make_pair(tmp_path, "other")
+    locked = make_pair(tmp_path, "locked", passphrase=True)
+    damaged = tmp_path / "damaged.pem"
+    damaged.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes()[:60])
+    alone = ["--tls-certificate", str(pair.certificate)]
+    for options, mistake in (
+        (alone, "has no private key in PEM; name its file with --tls-key"),
+        (["--tls-certificate", str(damaged)], "cannot be used"),
+        (
+            Pair(pair.certificate, pair.certificate).options(),
+            f"--tls-key: {pair.certificate} has no private key",
+        ),
+        (
+            Pair(pair.key, pair.key).options(),
+            f"--tls-certificate: {pair.key} has no certificate in PEM",
+        ),
+        ([*alone, "--tls-key", str(other.key)], f"{other.key} is not the key of the certificate"),
+        (locked.options(), f"--tls-key: {locked.key} has a passphrase"),
+    ):
+        done = call(tmp_path, "serve", "--port", "0", *options)
+
+        assert done.returncode == 2
+        assert re.fullmatch(r"plantstore: --tls-[^\n]*\n", done.stderr), done.stderr
+        assert mistake in done.stderr
+        assert "_ssl.c" not in done.stderr
+        assert not done.stdout

@@ -1,7 +1,6 @@
 """nginx, HAProxy and Caddy in front of the service, configured as in docs/reverse-proxy.md."""
 
 import contextlib
-import http.client
 import json
 import re
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from support.fronts import (
     snippet,
 )
 from support.postgres import wait_until
-from support.service import Answer, Service, opened, stored_plants
+from support.service import Answer, Service, stored_plants
 from support.streams import CSV, NDJSON, NONE, rendered
 
 pytestmark = pytest.mark.serve("--access-log", "--trusted-proxy", "127.0.0.1")
@@ -233,33 +232,3 @@ def refusal(running: Running, token: str, **fields: str) -> Answer:
             client.connection.request("POST", f"{PREFIX}/plants.ndjson", body, headers)
         answer = client.connection.getresponse()
         return Answer(answer.status, {}, answer.read())
-
-
-@pytest.fixture(scope="module")
-def many_plants(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a database of more plants than all sockets on the way hold."""
-    folder = tmp_path_factory.mktemp("many")
-    with opened(f"sqlite:///{folder}/plants.db") as store:
-        store.apply_changes([NewPlant(id_, "x" * 2_000) for id_ in range(30_000)])
-    return folder
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_client_notices_through_a_proxy_that_an_export_broke_off(
-    name: str, tmp_path: Path, many_plants: Path
-) -> None:
-    with (
-        Service(many_plants) as service,
-        front(name, tmp_path / name, service.port) as proxy,
-        Through(proxy, service.token(name=name)) as client,
-    ):
-        client.connection.request("GET", f"{PREFIX}/plants.ndjson", headers=client.headers)
-        answer = client.connection.getresponse()
-        begun = answer.read(1_000_000)
-
-        service.process.kill()
-
-        with pytest.raises((http.client.IncompleteRead, OSError)):
-            answer.read()
-    assert answer.status == 200
-    assert len(begun) == 1_000_000

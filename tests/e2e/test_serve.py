@@ -1,5 +1,6 @@
-"""`plantstore serve`: its output, its addresses, its workers, and the health check of deploy/."""
+"""`plantstore serve`: output, addresses, workers, log, and the health check of deploy/."""
 
+import contextlib
 import json
 import os
 import re
@@ -14,10 +15,12 @@ import pytest
 
 from plantstore.plants import NewPlant
 from support.certificates import make_pair
-from support.command import run_program
+from support.command import on_terminal, run_program
+from support.fronts import free_port
 from support.load import Load
 from support.postgres import wait_until
-from support.service import PLANTSTORE, Service, opened, serving, stored_plants
+from support.service import PLANTSTORE, Client, Service, opened, serving, stored_plants
+from support.wire import Wire
 
 GARDEN, OTHER = "https://garden.example", "https://other.example"
 
@@ -60,13 +63,15 @@ def test_the_log_is_json_lines_and_a_misspelled_variable_is_one_warning_in_it(
     lines = [line for line in service.log if not line.startswith("Serving ")]
     assert len(lines) == len(service.log) - 1
     events = [json.loads(line) for line in lines]
-    assert [event["event"] for event in events if not event["event"].startswith("database ")] == [
+    assert [event["event"] for event in events] == [
         "PLANTSTORE_WORKRES is not a setting; did you mean PLANTSTORE_WORKERS?",
+        "database created",
         "accepting plants",
         "stopping",
         "stopped",
     ]
-    assert {event["level"] for event in events if "WORKRES" in event["event"]} == {"warning"}
+    assert [event["level"] for event in events[:2]] == ["warning"] * 2
+    assert events[1]["database"] == f"{tmp_path}/plants.db"
 
 
 def test_a_service_not_on_loopback_logs_how_to_create_a_token(tmp_path: Path) -> None:
@@ -184,3 +189,97 @@ def test_a_port_without_an_answer_is_unhealthy_and_reported_in_one_line() -> Non
     assert waited.stderr == f"http://localhost:{port}/healthz does not answer: timed out\n"
     assert refused.stderr.startswith(f"http://localhost:{port}/healthz does not answer: ")
     assert refused.stderr.count("\n") == 1
+
+
+# The log: text on a terminal and JSON lines elsewhere; and a log that nobody reads.
+
+# The line of a library, the line of the service, and an unexpected error with a secret in a local
+# variable of its stack frames. The first two contain the process id as text.
+PROGRAM = """
+import logging, os
+from plantstore.observe import DatabaseCreated, RequestFailed
+from plantstore.telemetry.log import configure_logs, log_events
+
+def handle(token):
+    raise ZeroDivisionError("nobody foresaw this")
+
+configure_logs()
+logging.getLogger("library").warning(f"process {os.getpid()}")
+observe = log_events()
+observe(DatabaseCreated(f"process {os.getpid()}"))
+try:
+    handle("plst_" + "secret")
+except ZeroDivisionError as error:
+    observe(RequestFailed(error, "POST", "/plants", "0af7651916cd43dd"))
+"""
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_each_line_of_the_log_has_the_process_id_and_a_traceback_no_local_variables(
+    tmp_path: Path, *, is_terminal: bool
+) -> None:
+    if is_terminal:
+        log = on_terminal(tmp_path, sys.executable, "-c", PROGRAM, NO_COLOR="1")
+        of_library, of_service, *_ = log.splitlines()
+        for line in (of_library, of_service):
+            assert re.search(r"process (\d+)\b.* pid=\1$", line)
+    else:
+        log = run_program(sys.executable, "-c", PROGRAM, cwd=tmp_path).stderr
+        of_library, of_service, of_error = log.splitlines()
+        for line in (of_library, of_service):
+            assert f"process {json.loads(line)['pid']}" in line
+        assert json.loads(of_error)["pid"]
+
+    for text in ("request failed", "nobody foresaw this", "handle"):
+        assert text in log
+    assert "plst_secret" not in log
+
+
+# Each request makes a log line of 1 KiB: a few dozen fill a pipe.
+REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 1000)
+AHEAD = 100
+
+DROPPED = "plantstore_log_lines_dropped_total"
+
+
+def send_many(service: Service, requests: int) -> None:
+    with Wire(service.port) as wire:
+        for _ in range(requests // AHEAD):
+            wire.send(REQUEST * AHEAD)
+            assert [wire.answer()[0] for _ in range(AHEAD)] == [404] * AHEAD
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_stop_does_not_wait_for_a_reader_of_the_log(tmp_path: Path, workers: str) -> None:
+    with Service(tmp_path, "--access-log", "--workers", workers) as service:
+        service.reads_log.clear()
+        send_many(service, 500)
+
+        status = service.stop()
+
+    assert status == 0
+
+
+def is_open(port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), Wire(port):
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("stderr", "dropped"), [("/dev/full", 10), ("&-", 0)])
+def test_a_log_on_a_full_disk_or_without_stderr_fails_no_request_and_dropped_lines_are_counted(
+    tmp_path: Path, stderr: str, dropped: int
+) -> None:
+    command = ["sh", "-c", f'exec "$@" 2>{stderr}', "sh", *PLANTSTORE, "serve", "--access-log"]
+    port = free_port()
+    service = Service(tmp_path)
+    token = service.token()
+    with subprocess.Popen(
+        [*command, "--port", str(port)], cwd=tmp_path, env=service.env
+    ) as process:
+        wait_until(lambda: is_open(port))
+        with Client(port, token) as client:
+            assert [client.send("GET", "/plants").status for _ in range(10)] == [200] * 10
+            wait_until(lambda: client.total(DROPPED) >= dropped)
+        process.terminate()
+        assert process.wait(60) == 0

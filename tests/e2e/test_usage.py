@@ -78,6 +78,7 @@ FILES = {
     [
         ("token create taken", 1, 'a token named "taken" already'),
         ("token revoke nobody", 1, 'no token named "nobody"'),
+        ("undo no-such-set-0123", 1, "--changes-keep 0"),
         ("token create x --database sqlite:///no/where.db", 1, "No such file"),
         ("import all_bad.csv --rejects /dev/full", 1, "/dev/full cannot be written: No sp"),
         ("import good.csv --rejects no/r", 1, "no/r cannot be written: No such file"),

@@ -16,8 +16,7 @@ from support.histories import Operation, is_explained
 # The name and the tag of a plant; None if no plant is stored.
 Value: TypeAlias = tuple[str, str | None] | None
 
-# The id of a plant that all clients replace, and of plants that all create and delete.
-SHARED = 1
+# The ids of plants that all clients change.
 BRIEF = range(2, 5)
 
 # What a change makes of a plant.
@@ -48,11 +47,10 @@ class Model:
         exports: those that were complete.
         followed: what each follower got: the number after which it began, and the changes.
         revoked_at: the time at which the token of the guest was revoked.
-        replaced: the names of the shared plant that a client was told it has replaced.
         prefixes: rows of imports of which a prefix is stored, in order.
         sets: the names of all change sets.
         feed_was_off: whether the feed lacks changes, since it was off.
-        brief: the requests for plants that all clients create and delete, by id.
+        brief: the requests for plants that all clients change, by id.
 
     """
 
@@ -62,7 +60,6 @@ class Model:
         self.violations: list[str] = []
         self.handed_out: list[range] = []
         self.revoked_at = math.inf
-        self.replaced: set[str] = set()
         self.exports: list[Export] = []
         self.followed: list[tuple[str, int, list[Recorded]]] = []
         self.prefixes: list[tuple[str, list[tuple[int, Value]]]] = []
@@ -101,12 +98,6 @@ class Model:
             self.fail(f"{who}: ids of {ids} were handed out before")
         self.handed_out.append(ids)
 
-    def replace(self, who: str, name: str) -> None:
-        """Note that a client has replaced the shared plant, if it had this name, by a new one."""
-        if name in self.replaced:
-            self.fail(f"{who}: {name} was replaced before")
-        self.replaced.add(name)
-
     def compare(self, store: SQLiteStore) -> None:
         """Compare a store, which no client changes any more, with what it may have."""
         stored: dict[int, Value] = {
@@ -116,7 +107,7 @@ class Model:
         expected = sorted((order_key(each[0]), id_) for id_, each in stored.items() if each)
         if [plant.id for plant in by_name] != [id_ for _, id_ in expected]:
             self.fail("the plants in order by name are not those that are stored")
-        for id_ in sorted((stored.keys() | self.possible) - {SHARED, *BRIEF}):
+        for id_ in sorted((stored.keys() | self.possible) - {*BRIEF}):
             if stored.get(id_) not in self.of(id_):
                 self.fail(f"the plant {id_} is {stored.get(id_)}, may be {self.of(id_)}")
         for id_, operations in self.brief.items():

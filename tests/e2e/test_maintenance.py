@@ -1,17 +1,19 @@
-"""Which commands create a database or migrate an older one, and what a newer one is refused."""
+"""Commands that create, migrate, check, back up or repair a database, also beside a service."""
 
+import contextlib
 import json
 import re
 import shlex
 from pathlib import Path
 
+import apsw
 import pytest
 
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from plantstore.storage.migrate import newest_version
 from support.command import call, run
-from support.other_programs import change, engine_of, make_older, set_version
-from support.service import Service, serving
+from support.other_programs import change, engine_of, make_older
+from support.service import Service, opened, serving, stored_plants
 
 VERSION = 3
 FOUND = "Plants: 1, tokens: 0, schema: 3\n"
@@ -156,33 +158,79 @@ def test_plants_that_are_too_large_now_are_read_and_deleted(tmp_path: Path, olde
     assert (replaced.status, deleted.status) == (413, 204)
 
 
-@pytest.mark.engines("sqlite", "postgres")
-def test_a_service_whose_database_a_newer_version_has_migrated_says_why_it_stores_nothing(
+# Checks, backups and reindexing, on real files and beside a running service.
+
+
+def test_a_backup_beside_a_service_is_intact_and_only_its_owner_may_read_it(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as (_, client):
+        assert client.post(NewPlant(1, "a")).status == 200
+
+        done = call(tmp_path, "backup", "copy.db")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("The copy has no errors\n")
+    copied = stored_plants(f"sqlite:///{tmp_path}/copy.db")  # this also checks the integrity
+    assert copied == {1: NewPlant(1, "a")}
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600, "the copy contains the tokens"
+
+
+def test_damaged_plants_are_named_and_their_copy_never_replaces_a_good_one(
     tmp_path: Path, database: str
 ) -> None:
-    """tests/contract/test_fence.py checks that nothing is stored."""
-    known = newest_version(engine_of(database))
+    with opened(database) as store:
+        store.apply_changes([NewPlant(1, "Abies"), NewPlant(2, "Rosa"), NewPlant(3, "Zea")])
+    assert call(tmp_path, "backup", "copy.db").returncode == 0
+    good = (tmp_path / "copy.db").read_bytes()
+    file = tmp_path / "plants.db"
+    file.write_bytes(file.read_bytes().replace(b"Rosa", b"Rosq"))
+    damage = "the name or tag of 1 plants is not what was stored; ids: 2"
+    advice = "The database is damaged: restore a backup"
+
+    checked = call(tmp_path, "check")
+    copied = call(tmp_path, "backup", "--force", "copy.db")
+    repaired = call(tmp_path, "reindex")
+    exported = call(tmp_path, "export", "-")
     with serving(tmp_path) as (service, client):
-        assert client.post(NewPlant(1, "Abies")).status == 200
-        set_version(database, known + 1)
+        assert client.send("GET", "/plants.ndjson").status == 200
 
-        refused = client.post(NewPlant(2, "Rosa"))
-        ready = client.send("GET", "/readyz")
-        read = client.send("GET", "/plants/1")
-        set_version(database, known)
+    assert (checked.returncode, copied.returncode, repaired.returncode) == (1, 1, 1)
+    for done in (checked, copied):
+        assert damage in done.stderr.splitlines()
+        assert advice in done.stderr.splitlines()
+        assert "reindex" not in done.stderr
+    assert copied.stderr.splitlines()[-1] == "plantstore: The copy has errors, so it was not kept"
+    assert (tmp_path / "copy.db").read_bytes() == good
+    assert repaired.stderr.splitlines()[-1] == (
+        f"plantstore: The database is damaged: {damage}. Restore a backup"
+    )
+    assert exported.returncode == 0
+    assert exported.stderr == (
+        "Exported 3 plants\n1 of them are damaged; `plantstore check` names them\n"
+    )
+    assert service.has_logged("damaged plants exported")
 
-    said = "its schema is of another version of the Plant Store"
-    assert (refused.status, refused.json["error"], refused.headers["retry-after"]) == (
-        *(503, 5003),
-        "1",
-    )
-    message = f"The database cannot be written: {said}; nothing was done"
-    assert refused.json["message"] == message
-    assert (ready.status, read.status) == (503, 200)
-    assert said in ready.json["message"]
-    [failed] = service.logged("commit failed")
-    assert f"the schema has version {known + 1}, and this process knows version {known}" in (
-        f"{failed}"
-    )
-    assert "restart this process with the installed version" in f"{failed}"
-    assert any("not ready" in line for line in service.log)
+
+def test_a_check_names_reindex_which_repairs_the_index_beside_a_service(
+    tmp_path: Path, database: str
+) -> None:
+    with opened(database) as store:
+        store.apply_changes([NewPlant(id_, "Abies alba") for id_ in range(2_000)])
+    with contextlib.closing(apsw.Connection(str(tmp_path / "plants.db"))) as connection:
+        connection.execute("UPDATE plants SET name = 'Rosa nigra'")
+        connection.execute("UPDATE totals SET plants = plants + 7")
+    with Service(tmp_path):
+        found = call(tmp_path, "check")
+        copied = call(tmp_path, "backup", "copy.db")
+
+        repaired = call(tmp_path, "reindex")
+
+    assert found.returncode == 1
+    assert found.stderr.endswith("\nRun: plantstore reindex\n")
+    assert (copied.returncode, copied.stderr) == (0, found.stderr)
+    assert copied.stdout.endswith("\nThe copy has all plants\n")
+    assert (repaired.returncode, repaired.stderr) == (0, "")
+    assert repaired.stdout == "Rebuilt the index and counted the plants\n"
+    # This also checks the index and the number.
+    assert {plant.name for plant in stored_plants(database).values()} == {"Rosa nigra"}

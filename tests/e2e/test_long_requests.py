@@ -1,0 +1,219 @@
+"""Requests that last, against the real server: exports, imports and streams of changes."""
+
+import contextlib
+import json
+import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from plantstore.changes import Upsert
+from plantstore.commit.imports import BATCH_ROWS_MAX
+from plantstore.errors import ErrorCode
+from plantstore.plants import NewPlant
+from support.command import call
+from support.events import Stream
+from support.postgres import wait_until
+from support.service import Client, Service, opened, serving, stored_plants
+from support.streams import MEDIA_TYPES, NDJSON, import_once, line, lines, streaming_head
+from support.wire import Wire, chunk, send_until_refused
+
+
+@pytest.mark.parametrize(("form", "media_type"), MEDIA_TYPES.items())
+def test_an_export_has_the_bytes_that_the_command_writes(
+    tmp_path: Path, form: str, media_type: str
+) -> None:
+    with serving(tmp_path) as (service, client):
+        service.change(
+            NewPlant(-7, 'Rosa "×", damascena\n'),
+            *(NewPlant(number, f"Abies {number}", "Abies") for number in range(2_500)),
+        )
+        head = client.send("HEAD", f"/plants.{form}")
+        answer = client.send("GET", f"/plants.{form}", headers={"Accept": "application/json"})
+        of_tag = client.send("GET", "/plants.csv?tag=none")
+    call(tmp_path, "export", f"expected.{form}")
+
+    assert answer.status == 200
+    assert answer.body == (tmp_path / f"expected.{form}").read_bytes()
+    assert answer.headers["content-type"].split(";")[0] == media_type
+    assert answer.headers["content-disposition"] == f'attachment; filename="plants.{form}"'
+    assert answer.headers["cache-control"] == "no-store"
+    assert of_tag.body == b"id,name,tag\r\n"
+    # A HEAD reads no snapshot, so it has no number of the feed (RFC 9110 §9.3.2).
+    varying = {"date": "", "transfer-encoding": "", "changes-after": ""}
+    assert head.headers | varying == answer.headers | varying
+
+
+# Imports that end early.
+
+MIB = 1024 * 1024
+
+# As many imports of one token as may run at a time.
+IMPORTS = 24
+
+
+def batch(after: int) -> bytes:
+    """Return as many rows as a transaction has, with the next ids."""
+    return lines(after + 1, after + BATCH_ROWS_MAX)
+
+
+def wait_for_batch(service: Service, after: int) -> None:
+    """Wait until these rows are stored."""
+
+    def is_stored() -> bool:
+        with opened(service.database) as store:
+            return after + BATCH_ROWS_MAX in store.find_plants([after + BATCH_ROWS_MAX])
+
+    wait_until(is_stored)
+
+
+def begun_import(service: Service, token: str, body: bytes) -> Wire:
+    """Send the beginning of an import."""
+    wire = Wire(service.port)
+    wire.send(streaming_head(token, media_type=NDJSON) + chunk(body))
+    return wire
+
+
+def test_an_import_whose_client_is_gone_ends_while_its_rows_wait_to_be_parsed(
+    service: Service, token: str, client: Client
+) -> None:
+    rows = MIB // 2
+
+    def refused() -> float:
+        return client.total("plantstore_imported_rows_total", outcome="refused")
+
+    before = refused()
+    wires = [begun_import(service, token, b"x\n" * rows) for _ in range(IMPORTS)]
+    for wire in wires:
+        wire.close()
+    # All places of the token are free again.
+    wait_until(lambda: import_once(service, token, line(1)).status == 200)
+
+    assert refused() - before < IMPORTS * rows / 2
+
+
+def test_an_import_with_a_malformed_chunk_is_400_and_says_how_far_it_came(
+    service: Service, token: str
+) -> None:
+    with begun_import(service, token, batch(0)) as wire:
+        wait_for_batch(service, 0)
+        wire.send(b"no size\r\n")
+
+        status, headers, body = wire.answer()
+
+        is_closed = wire.is_closed()
+    assert (status, headers[b"connection"], is_closed) == (400, b"close", True)
+    assert json.loads(body) == {
+        "error": ErrorCode.BAD_REQUEST,
+        "message": "The request is not HTTP/1.1",
+        "lines_stored_through": BATCH_ROWS_MAX,
+    }
+
+
+def test_a_stop_ends_an_import_of_a_client_that_sends_without_end(tmp_path: Path) -> None:
+    """The rows are not valid, so it ends while they are parsed. Another client waits."""
+    with Service(tmp_path, "--stop-seconds", "1") as service, ThreadPoolExecutor(1) as pool:
+        token = service.token()
+        waiting = begun_import(service, token, batch(0))
+        wait_for_batch(service, 0)
+        wire = begun_import(service, token, batch(10_000))
+        sending = pool.submit(send_until_refused, wire, chunk(b"x\n" * 16_000))
+        wait_for_batch(service, 10_000)
+
+        service.process.send_signal(signal.SIGTERM)
+
+        status, _, body = waiting.answer()
+        sent = sending.result(60)
+        ended = service.process.wait(60)
+        wire.close()
+        waiting.close()
+
+    assert ended == 0
+    assert sent < 64 * MIB
+    assert (status, json.loads(body)["error"]) == (503, ErrorCode.STORE_UNAVAILABLE)
+    assert json.loads(body)["lines_stored_through"] == BATCH_ROWS_MAX
+
+
+# The feed, and undos by the command.
+
+ROWS = "id,name,tag\n1,b,t\n2,c,\n3,d,u\n"
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_stream_has_the_changes_of_requests_of_imports_and_of_commands(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        token = service.token()
+        with (
+            contextlib.closing(service.client(token)) as client,
+            Stream(service.port, token) as stream,
+        ):
+            assert client.post(NewPlant(1, "a", "t")).status == 200
+            assert client.send("DELETE", "/plants/1").status == 204
+            rows = b"id,name\n2,b\n3,c\n"
+            assert client.send("POST", "/plants.csv", rows, {"Content-Type": "text/csv"}).json
+            (tmp_path / "more.csv").write_text("id,name\n4,d\n5,e\n")
+            assert call(tmp_path, "import", "more.csv").returncode == 0
+            service.change(Upsert(NewPlant(2, "other")))
+            events = [next(stream.events) for _ in range(7)]
+            exported = client.send("GET", "/plants.ndjson")
+
+    assert [(event.kind, event.data["plant"]["id"]) for event in events] == [
+        *(("created", 1), ("deleted", 1), ("created", 2), ("created", 3)),
+        *(("created", 4), ("created", 5), ("replaced", 2)),
+    ]
+    assert events[-1].data["plant"] == {"id": 2, "name": "other"}
+    assert exported.headers["changes-after"] == str(events[-1].id)
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_shutdown_ends_the_streams_at_once_and_their_clients_miss_nothing(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path, "--stop-seconds", "3600") as service:
+        token = service.token()
+        with Stream(service.port, token) as stream:
+            service.change(NewPlant(1, "a"))
+            last = next(stream.events).id
+            service.stop()
+            assert list(stream.events) == []
+    service.change(NewPlant(2, "b"))
+
+    with (
+        Service(tmp_path) as service,
+        Stream(service.port, token, Last_Event_ID=str(last)) as more,
+    ):
+        assert next(more.events).data["plant"] == {"id": 2, "name": "b"}
+
+
+def set_in(said: str) -> str:
+    """Return the name of the set in the output of an import."""
+    [name] = re.findall(r"^To undo: plantstore undo (\S+)", said, re.MULTILINE)
+    return str(name)
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_an_import_prints_how_to_undo_it_and_its_undo_beside_a_service_gives_all_plants_back(
+    tmp_path: Path, database: str
+) -> None:
+    (tmp_path / "plants.csv").write_text(ROWS, encoding="utf-8")
+    with serving(tmp_path) as (service, client):
+        service.change(NewPlant(1, "a"))
+        imported = call(tmp_path, "import", "plants.csv", "--on-conflict", "replace")
+        after = stored_plants(database)
+        name = set_in(imported.stderr)
+
+        tried = call(tmp_path, "undo", name, "--dry-run")
+        unchanged = stored_plants(database)
+        service.change(Upsert(NewPlant(3, "other")))
+        undone = call(tmp_path, "undo", name)
+        again = client.send("POST", f"/undo?set={name}")
+
+    said = "1 restored, {} deleted, 0 stored again, {} kept, because they were changed since\n"
+    assert after == {1: NewPlant(1, "b", "t"), 2: NewPlant(2, "c"), 3: NewPlant(3, "d", "u")}
+    assert unchanged == after
+    assert (tried.returncode, tried.stdout) == (0, "Dry run: " + said.format(2, 0))
+    assert (undone.returncode, undone.stdout, undone.stderr) == (0, said.format(1, 1), "")
+    assert (again.json["deleted"], again.json["kept"]) == (1, 1)
+    assert stored_plants(database) == {1: NewPlant(1, "a"), 3: NewPlant(3, "other")}

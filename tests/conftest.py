@@ -5,7 +5,6 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -57,19 +56,6 @@ def databases(postgres_url: str) -> Iterator[Databases]:
 def url(databases: Databases) -> str:
     """Return the URL of an empty database of PostgreSQL."""
     return databases.new()
-
-
-@pytest.fixture
-def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
-    """Return what opens a new, empty store of an engine: sqlite (plants.db) or postgres."""
-
-    def open_one(engine: str) -> Store:
-        if engine == "sqlite":
-            return open_store(f"sqlite:///{tmp_path}/plants.db")
-        url: str = request.getfixturevalue("url")
-        return open_store(url)
-
-    return open_one
 
 
 @pytest.fixture

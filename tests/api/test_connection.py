@@ -19,8 +19,7 @@ from plantstore.plants import ID_MAX, NewPlant
 from plantstore.server.budget import Budget
 from plantstore.server.connection import Connection, Server
 from plantstore.server.interface import Application, Request, Response, pieces
-from support.served import EVERYTHING
-from support.virtual_time import FakeTransport
+from support.virtual_time import EVERYTHING, FakeTransport
 from support.world import VALID, World, until
 
 Respond = Callable[[Application, Request], Awaitable[Response]]

@@ -1,11 +1,12 @@
 """Fixtures that make databases, and open and close stores."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from plantstore.storage import open_store
 from plantstore.store import Store
 
 
@@ -15,13 +16,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "plants.db"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, path: Path) -> str:
-    """Return the URL of an empty database of each engine. A file of SQLite does not exist yet."""
+def url_of(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty database of the engine that a fixture has as its parameter."""
     if request.param == "sqlite":
-        return f"sqlite:///{path}"
+        return f"sqlite:///{request.getfixturevalue('path')}"
     url: str = request.getfixturevalue("url")
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> str:
+    """Return the URL of an empty database of each engine. A file of SQLite does not exist yet."""
+    return url_of(request)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """Yield a new store of each engine that the mark `engines` of the test names."""
-    with contextlib.closing(open_new(request.param)) as opened:
+    with contextlib.closing(open_store(url_of(request))) as opened:
         yield opened

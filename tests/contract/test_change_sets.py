@@ -3,9 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import apsw
 import pytest
 
 from plantstore.change_sets import UndoCounts, Walk
@@ -17,7 +15,6 @@ from plantstore.changes import (
     Outcome,
     Patch,
     Replacement,
-    SingleChange,
     Upsert,
 )
 from plantstore.errors import ErrorCode, FeedError
@@ -26,8 +23,7 @@ from plantstore.listings import PAGE_BYTES_MAX
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.store import Store
-from support.change_sets import plants_of, undo, walk
-from support.following import Copy
+from support.following import Copy, plants_of, undo, walk
 from support.other_programs import change
 from support.postgres import execute, in_the_way, is_waiting, wait_until
 
@@ -77,30 +73,6 @@ def test_a_set_has_its_changes_by_id_with_what_the_plants_were_before(store: Sto
     ]
     assert changes_of(store, OTHER) == [(CREATED, 5, "e", None, None, None)]
     assert store.read_set(SET, None, 0) == ([], 6)
-
-
-def test_changes_that_are_all_in_one_set_are_made_as_if_each_was_in_it(store: Store) -> None:
-    store.apply_changes([NewPlant(2, "b"), NewPlant(4, "d")])
-    batches: list[list[SingleChange]] = [
-        [NewPlant(3, "c"), NewPlant(1, "a", "t")],
-        [NewPlant(5, "e"), NewPlant(2, "other")],
-        [Replacement(2, Plant("c")), Deletion(4), Deletion(9)],
-    ]
-
-    outcomes = [store.apply_changes(AllInSet(batch, SET)) for batch in batches]
-
-    assert outcomes == [
-        [Outcome.STORED, Outcome.STORED],
-        [Outcome.STORED, Outcome.ID_TAKEN],
-        [Outcome.REPLACED, Outcome.DELETED, Outcome.NO_SUCH_PLANT],
-    ]
-    assert changes_of(store, SET) == [
-        (CREATED, 1, "a", "t", None, None),
-        (REPLACED, 2, "c", None, "b", None),
-        (CREATED, 3, "c", None, None, None),
-        (DELETED, 4, None, None, "d", None),
-        (CREATED, 5, "e", None, None, None),
-    ]
 
 
 def test_of_creates_with_one_id_in_a_batch_the_first_one_is_recorded(store: Store) -> None:
@@ -237,24 +209,3 @@ def test_a_set_that_is_closed_while_its_change_waits_for_the_feed_gets_no_change
         execute(url, "UPDATE change_sets SET closed = false")
 
     assert plants_of(first) == {1: NewPlant(1, "a"), 3: NewPlant(3, "c")}
-
-
-def test_creates_that_are_all_in_one_set_are_one_statement(path: Path) -> None:
-    statements: list[str] = []
-
-    def note(_cursor: apsw.Cursor, sql: str, _values: object) -> bool:
-        statements.append(sql)
-        return True
-
-    def trace(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
-
-    apsw.connection_hooks.append(trace)
-    with contextlib.closing(open_store(f"sqlite:///{path}")) as store:
-        apsw.connection_hooks.remove(trace)
-        store.keep_changes(7)
-        statements.clear()
-        store.apply_changes(AllInSet([NewPlant(id_, "a") for id_ in range(9)], SET))
-        changed = [sql.split()[:3] for sql in statements if not sql.lower().startswith("pragma")]
-
-    assert changed == [["INSERT", "INTO", "creates"]]

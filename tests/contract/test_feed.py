@@ -25,8 +25,7 @@ from plantstore.plants import ID_MAX, NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.storage.sqlite.sqlite_feed import TRIM_CHANGES
 from plantstore.store import Store
-from support.change_sets import plants_of
-from support.following import Copy
+from support.following import Copy, plants_of
 from support.other_programs import change
 from support.postgres import execute, in_the_way, is_waiting, wait_until
 
@@ -110,16 +109,6 @@ def test_a_number_that_the_feed_never_had_is_refused(store: Store) -> None:
             store.read_changes(number, 1)
 
 
-def test_a_feed_that_is_off_records_nothing_and_says_so(store: Store) -> None:
-    store.keep_changes(0)
-
-    store.apply_changes([NewPlant(1, "a")])
-
-    for number in (None, 0, 7):
-        with refused(ErrorCode.FEED_OFF):
-            store.read_changes(number, 1)
-
-
 def test_no_follower_continues_after_the_feed_was_off(store: Store) -> None:
     store.apply_changes([NewPlant(1, "a")])
     before = store.read_changes(None, 1).end
@@ -134,19 +123,6 @@ def test_no_follower_continues_after_the_feed_was_off(store: Store) -> None:
             store.read_changes(number, 1)
     store.apply_changes([NewPlant(3, "a")])
     assert [change.id for change in store.read_changes(begin, 9).items] == [3]
-
-
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_the_feed_of_a_store_with_plants_does_not_begin_at_0(
-    engine: str, open_new: Callable[[str], Store]
-) -> None:
-    with contextlib.closing(open_new(engine)) as store:
-        store.apply_changes([NewPlant(1, "a")])
-
-        store.keep_changes(7)
-
-        with refused(ErrorCode.CHANGES_GONE):
-            store.read_changes(0, 1)
 
 
 def test_numbers_are_not_ahead_of_the_clock_though_commits_follow_one_another_at_once(

@@ -60,8 +60,6 @@ def server(postgres_programs: Programs) -> Iterator[Server]:
         ("default_transaction_isolation=serializable", {"transaction_isolation": "read committed"}),
         # No setting weakens the wait for standbys.
         ("synchronous_commit=off", {"synchronous_commit": "on"}),
-        ("synchronous_commit=local", {"synchronous_commit": "on"}),
-        ("synchronous_commit=remote_write", {"synchronous_commit": "on"}),
         ("synchronous_commit=remote_apply", {"synchronous_commit": "remote_apply"}),
     ],
 )
@@ -404,7 +402,6 @@ def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") ->
     ("mode", "ignored", "said"),
     [
         ("transaction", "options", "set its pool_mode to session"),
-        ("statement", "options", "set its pool_mode to session"),
         ("transaction", "extra_float_digits", "unsupported startup parameter"),
     ],
 )

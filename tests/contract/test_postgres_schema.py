@@ -1,6 +1,7 @@
 """The schema of a database, and the rights of a role that uses the tables of another role."""
 
 import contextlib
+import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from psycopg import sql
 
 from plantstore.changes import Deletion, InSet, Outcome, Replacement
 from plantstore.errors import (
+    BatchRefusedError,
     OperationError,
     PlantStoreError,
     StoreUnavailableError,
@@ -148,19 +150,6 @@ def migrate(urls: Urls, grant_to: str | None = USER) -> None:
     open_store(urls.owner, grant_to=grant_to).close()
 
 
-def test_a_role_with_the_granted_rights_can_do_everything_but_migrate(urls: Urls) -> None:
-    for _ in range(2):
-        migrate(urls)
-
-    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
-        use(store)
-        store.probe()
-
-    execute(urls.admin, f"DELETE FROM plantstore_migrations WHERE version = {VERSION}")
-    with pytest.raises(StoreUnavailableError, match=f"for table plantstore_migrations{ADVICE}"):
-        open_store(urls.user)
-
-
 def test_each_granted_right_is_needed_and_the_error_names_its_table(urls: Urls) -> None:
     migrate(urls)
     rights = [(right, table) for table, rights in RIGHTS.items() for right in rights]
@@ -223,3 +212,73 @@ def test_a_role_that_may_not_grant_the_rights_gets_an_error(urls: Urls) -> None:
 
     with pytest.raises(StoreUnavailableError, match="rights cannot be granted to pg_monitor: "):
         open_store(urls.user, grant_to="pg_monitor")
+
+
+# The operator's own rules: triggers, constraints and policies of a database.
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+@pytest.fixture
+def owner(url: str) -> Iterator[str]:
+    """Return the URL of a role that owns its schema. Functions there hide those of the engine."""
+    role = f"role_{uuid.uuid4().hex}"
+    [[schema]] = execute(url, "SELECT current_schema()")
+    execute(url, f"CREATE ROLE {role} LOGIN")
+    execute(url, f"GRANT CREATE, USAGE ON SCHEMA {schema} TO {role}")
+    yield url.replace("//postgres@", f"//{role}@") + ",pg_catalog"
+    execute(url, f"DROP OWNED BY {role} CASCADE")
+    execute(url, f"DROP ROLE {role}")
+
+
+def add_function(url: str, signature: str, body: str) -> None:
+    execute(url, f"CREATE FUNCTION {signature} LANGUAGE plpgsql AS $body$ BEGIN {body} END $body$")
+
+
+def add_rule(url: str, body: str) -> None:
+    """Create a trigger that runs this body for each inserted plant."""
+    add_function(url, "rule() RETURNS trigger", f"{body} RETURN NEW;")
+    execute(url, "CREATE TRIGGER rule BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION rule()")
+
+
+def raising(sqlstate: str) -> str:
+    return f"RAISE EXCEPTION 'that is the rule' USING ERRCODE = '{sqlstate}';"
+
+
+def test_an_unrelated_warning_of_the_server_fails_no_change(owner: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        add_rule(owner, "RAISE WARNING 'the database must be vacuumed';")
+
+        assert store.apply_changes([PLANT]) == [Outcome.STORED]
+
+
+@pytest.mark.parametrize("sqlstate", ["CR000", "XX000", "58000", "P0001", "23514", "22001"])
+def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlstate: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        add_rule(owner, raising(sqlstate))
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            store.apply_changes([PLANT])
+
+    assert caught.value.reason.endswith(f": that is the rule ({sqlstate})")
+    assert isinstance(caught.value, BatchRefusedError) == (sqlstate in ("P0001", "23514", "22001"))
+
+
+def test_a_batch_that_was_stored_before_an_error_is_not_reported_as_refused(owner: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        store.apply_changes([PLANT])
+        body = f"IF current_query() ~ 'FOR UPDATE' THEN {raising('P0001')} END IF; RETURN true;"
+        add_function(owner, "may_lock() RETURNS boolean", body)
+        for statement in (
+            "ALTER TABLE plants ENABLE ROW LEVEL SECURITY",
+            "ALTER TABLE plants FORCE ROW LEVEL SECURITY",
+            "CREATE POLICY every ON plants USING (true)",
+            "CREATE POLICY may_lock ON plants AS RESTRICTIVE FOR UPDATE USING (may_lock())",
+        ):
+            execute(owner, statement)
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            store.apply_changes([PLANT, NewPlant(2, "b")])
+
+        assert not isinstance(caught.value, BatchRefusedError)
+        assert store.find_plants([2]) == {2: NewPlant(2, "b")}

@@ -16,28 +16,20 @@ from plantstore.errors import OperationError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from support.crash_states import (
+from support.disk import (
     ALL_LOST,
-    ALL_THERE,
     CrashStates,
-    FolderSynced,
-    Made,
-    Step,
-    Synced,
-    SyncFailed,
-    Written,
-    steps_to,
-)
-from support.disk import Disk, Fault
-from support.other_programs import change, make_older
-from support.power_loss import (
-    REFUSALS,
+    Disk,
+    Fault,
     Kind,
+    Synced,
+    Written,
     after_cuts,
-    count_faults,
     open_with_short_log,
     plants_of,
+    steps_to,
 )
+from support.other_programs import change, make_older
 
 CUTS = 15
 
@@ -111,26 +103,6 @@ def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
         assert store.hand_out_ids(1)[0] > last
 
 
-# SQLite ignores that a log cannot be cut. Before version 3.54, apsw reports that as unraisable.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(
-    ("refusal", "every", "lasts"),
-    [
-        ("no room", 60, True),  # a new file is written some hundred times
-        ("no writes", 60, False),
-        ("no room at a sync", 10, False),
-        ("no syncs", 10, True),
-        ("no other size", 4, True),
-    ],
-)
-def test_reads_continue_while_changes_fail_and_changes_succeed_on_the_healed_disk(
-    tmp_path: Path, refusal: str, every: int, *, lasts: bool
-) -> None:
-    kind, error = REFUSALS[refusal]
-
-    assert count_faults(tmp_path, Fault(kind, 0, error, lasts), every) >= 3
-
-
 @pytest.mark.parametrize(
     ("kind", "error", "said"),
     [
@@ -191,14 +163,3 @@ def test_after_a_failed_checkpoint_nothing_is_changed_so_that_the_log_keeps_all_
         assert store.check().problems == []
         assert len(store.find_plants([*range(200)])) == 121
         assert store.apply_changes([NewPlant(121, "b")]) == [Outcome.STORED]
-
-
-def test_data_of_a_failed_sync_stays_in_doubt_until_it_is_written_again() -> None:
-    steps: list[Step] = [Made(""), Written("", 0, b"old"), Synced(""), FolderSynced()]
-    steps += [Written("", 0, b"new"), SyncFailed(""), Synced("")]
-    states = CrashStates(steps)
-
-    assert states.left(random.Random(0), ALL_LOST) == {"": b"old"}
-    assert states.left(random.Random(0), ALL_THERE) == {"": b"new"}
-    states.follow([Written("", 0, b"new"), Synced("")])
-    assert states.left(random.Random(0), ALL_LOST) == {"": b"new"}

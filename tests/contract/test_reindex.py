@@ -42,17 +42,13 @@ SEVEN_TOO_LOW = (
 DAMAGES = {
     "stored": "INSERT INTO plants (id, name) VALUES (5000, 'Rosa nigra'), (6000, 'Acer')",
     "renamed": "UPDATE plants SET name = 'Rosa nigra' WHERE id % 3 = 0",
-    "other order": "UPDATE plants SET name = 'alba Abies ' || id WHERE name LIKE 'Abies alba%'",
     "deleted": "DELETE FROM plants WHERE id % 2 = 0",
-    "all deleted": "DELETE FROM plants",
     "total": "UPDATE totals SET plants = plants + 7",
     "no total": "DELETE FROM totals",
 }
 DAMAGES_OF_SQLITE = DAMAGES | {
-    "tagged": "INSERT INTO plants (id, name, tag) VALUES (5000, 'Rosa nigra', 'u')",
     "tags": "UPDATE plants SET tag = 'u' WHERE id < 1200",
     "other keys": "UPDATE plants SET name_key = 'rosa' WHERE id < 1200",
-    "no keys": "UPDATE plants SET name_key = NULL",
     "invalid text": "UPDATE plants SET name = CAST(x'66FF20666F' AS TEXT)",
     "two totals": "INSERT INTO totals VALUES (3)",
     "without words": "INSERT INTO plant_words (plant_words) VALUES ('delete-all')",

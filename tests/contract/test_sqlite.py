@@ -1,8 +1,8 @@
-"""The promises of a SQLite store beyond those of every store: its file, its locks and its reads."""
+"""A SQLite store, beyond the promises of every store: its files, its locks and its reads."""
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from typing import Any
 import apsw
 import pytest
 
-from plantstore.errors import FeedError, StoreUnavailableError, UsageError
+from plantstore.changes import Deletion
+from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.listings import Listing, Place, TagListing
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite.file import PAGE_BYTES, connect
-from plantstore.storage.sqlite.sqlite_feed import POLL_SECONDS, waiter
+from plantstore.storage.sqlite.file import LOG_BYTES_MAX, connect
 from plantstore.storage.sqlite.sqlite_pages import (
     EXAMINE_SORTED,
     MAKE_VOCABULARY,
@@ -27,8 +27,9 @@ from plantstore.storage.sqlite.sqlite_pages import (
 )
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.sqlite_tags import MAKE_COUNTS, tags_query
+from plantstore.storage.sqlite.wal import PAUSE_SECONDS, WAIT_SECONDS, WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
-from plantstore.store import CONNECTIONS_MAX
+from plantstore.store import CONNECTIONS_MAX, TIDY_SECONDS, TIDY_SOON_SECONDS
 from support.stores import read_all
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -59,21 +60,6 @@ def test_each_read_that_may_run_at_once_has_a_connection(store: SQLiteStore, pat
 
     # One of them waits for changes, and is opened when there are streams.
     assert files.count(path) == CONNECTIONS_MAX - 1
-
-
-def test_a_new_file_has_small_pages_and_a_piece_of_the_index_fits_on_one(
-    path: Path, store: SQLiteStore
-) -> None:
-    store.apply_changes([NewPlant(id_, f"word{id_} x{id_ * id_}") for id_ in range(3000)])
-
-    with contextlib.closing(connect(str(path), str(path))) as connection:
-        page_bytes = connection.pragma("page_size")
-        pages = "SELECT pagetype, count(*) FROM dbstat WHERE name = 'plant_words_data' GROUP BY 1"
-        counts = dict(connection.execute(pages))
-
-    assert page_bytes == PAGE_BYTES
-    assert counts["leaf"] > 10
-    assert "overflow" not in counts
 
 
 def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLiteStore) -> None:
@@ -220,64 +206,6 @@ def test_every_query_uses_an_index_and_sorts_nothing(
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
 
 
-def bytes_read() -> int:
-    """Return what this thread has read from files so far."""
-    lines = Path("/proc/thread-self/io").read_text(encoding="ascii").splitlines()
-    [count] = [line.split()[1] for line in lines if line.startswith("rchar")]
-    return int(count)
-
-
-def test_a_number_that_the_feed_never_had_is_refused_without_reading_changes(path: Path) -> None:
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.keep_changes(7)
-        store.apply_changes([NewPlant(id_, "x" * 1_000) for id_ in range(400)])
-    with contextlib.closing(SQLiteStore(str(path))) as reopened:
-        before = bytes_read()
-
-        with pytest.raises(FeedError):
-            reopened.read_changes(1, 400)
-
-        assert bytes_read() - before < 20 * PAGE_BYTES
-
-
-class Versions:
-    """A connection whose `data_version` changes when it is asked so often."""
-
-    def __init__(self, changes_at: int) -> None:
-        self.asked = 0
-        self.changes_at = changes_at
-
-    def pragma(self, _name: str) -> bool:
-        self.asked += 1
-        return self.asked >= self.changes_at
-
-
-class Commits(threading.Event):
-    """Is never waited for. Keeps how long a waiter would have waited."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: list[float] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None
-        self.waits.append(timeout)
-        return False
-
-
-def test_between_two_polls_for_commits_of_others_a_waiter_waits_for_one_of_its_process() -> None:
-    versions: Any = Versions(changes_at=5)
-    commits = Commits()
-    wait = waiter(versions, commits)
-
-    commits.set()
-    are_changes = [wait(60), wait(0)]
-
-    assert are_changes == [True, False]
-    assert commits.waits == [POLL_SECONDS] * 3
-    assert not commits.is_set(), "it would not wait any more"
-
-
 def test_a_commit_wakes_what_watches_the_store_until_the_end_of_the_watch(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         with store.watch_changes() as wait:
@@ -286,4 +214,158 @@ def test_a_commit_wakes_what_watches_the_store_until_the_end_of_the_watch(path: 
             store.apply_changes([NewPlant(1, "a")])
             assert watcher.is_set()
             assert wait(60)
+            assert not wait(0.01)
+            assert not watcher.is_set(), "or no wait would wait any more"
         assert store._watchers == ()  # noqa: SLF001
+
+
+# What a store keeps small: its write-ahead log, and the number of segments of its index.
+
+pytestmark = pytest.mark.engines("sqlite")
+
+MIB = 1024 * 1024
+
+
+def log_bytes(path: Path) -> int:
+    return path.with_name(f"{path.name}-wal").stat().st_size
+
+
+def write(store: SQLiteStore, id_: int) -> None:
+    """Make the log a mebibyte longer."""
+    store.apply_changes([NewPlant(id_, "x" * MIB)])
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Keep a read transaction open while the block runs."""
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.execute("BEGIN; SELECT count(*) FROM tokens").fetchall()
+        yield
+
+
+@contextlib.contextmanager
+def limited(path: Path, monotonic: Callable[[], float]) -> Iterator[Callable[[int], None]]:
+    """Yield a function that commits a mebibyte so many times, beside a limit of the log."""
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("journal_mode", "WAL")
+        connection.execute("CREATE TABLE tokens (name)")
+        limit = WalLimit(connection, pytest.fail, LOG_BYTES_MAX, monotonic)
+
+        def write(times: int) -> None:
+            for _ in range(times):
+                connection.execute("INSERT INTO tokens VALUES (randomblob(1024 * 1024))")
+                limit.bound()
+
+        yield write
+
+
+def test_the_log_is_bounded_while_readers_overlap(path: Path) -> None:
+    looks, last, sizes = 0, contextlib.ExitStack(), []
+
+    def read_on() -> None:
+        """Begin the next read before the last one ends."""
+        with contextlib.ExitStack() as next_:
+            next_.enter_context(reading(path))
+            last.close()
+            last.push(next_.pop_all())
+
+    def monotonic() -> float:
+        nonlocal looks
+        looks += 1
+        if looks > 2:  # the writer waits
+            read_on()
+        return 0.0
+
+    with limited(path, monotonic) as write, last:
+        for _ in range(60):
+            looks = 0
+            read_on()
+            write(1)
+            sizes.append(log_bytes(path))
+
+    assert max(sizes) < LOG_BYTES_MAX
+
+
+def test_the_writer_waits_briefly_for_a_long_read_and_then_pauses_before_the_next_wait(
+    path: Path,
+) -> None:
+    now = 0.0
+    looks = 0
+
+    def monotonic() -> float:
+        nonlocal now, looks
+        looks += 1
+        now += WAIT_SECONDS / 10
+        return now
+
+    with limited(path, monotonic) as write:
+        with reading(path):
+            write(17)
+            assert log_bytes(path) > LOG_BYTES_MAX
+            waited, looks = looks, 0
+            write(10)
+            assert looks == 10 < waited, "one look at the clock for a commit, and no waiting"
+
+        now += PAUSE_SECONDS
+        write(1)
+        size = log_bytes(path)
+        write(5)
+
+        assert log_bytes(path) == size, "the log was restarted"
+
+
+def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLiteStore) -> None:
+    write(store, 0)
+    assert store.tidy() == TIDY_SECONDS
+    assert log_bytes(path) > MIB, "a short log is not truncated"
+    with reading(path):
+        for id_ in range(1, 20):
+            write(store, id_)
+        assert store.tidy() == TIDY_SOON_SECONDS
+        assert log_bytes(path) > LOG_BYTES_MAX
+
+    assert store.tidy() == TIDY_SECONDS
+    assert log_bytes(path) == 0
+    write(store, 20)
+    assert len(store.find_plants([*range(21)])) == 21
+
+
+def segments(store: SQLiteStore) -> int:
+    """Return the number of segments of the index that a search has to read."""
+    query = "SELECT count(DISTINCT segid) FROM plant_words_idx"
+    number: int = store._lookups.execute(query).get  # noqa: SLF001
+    return number
+
+
+def test_an_idle_store_merges_the_segments_that_large_batches_left_and_then_writes_no_more(
+    path: Path, store: SQLiteStore
+) -> None:
+    for first in range(0, 19_000, 1_000):
+        store.apply_changes([NewPlant(id_, f"Abies {id_}") for id_ in range(first, first + 1_000)])
+    before = segments(store)
+
+    while store.tidy() == 0:
+        pass
+
+    assert segments(store) < before / 2
+    merged_bytes = log_bytes(path)
+    assert store.tidy() == TIDY_SECONDS
+    assert log_bytes(path) == merged_bytes
+    assert store.check().problems == []
+
+
+@pytest.mark.parametrize("is_change", [False, True])
+def test_commits_merge_the_segments_of_the_index_of_words(
+    store: SQLiteStore, *, is_change: bool
+) -> None:
+    others = [Deletion(7)] if is_change else []
+    numbers = []
+    for id_ in range(100):
+        store.apply_changes([NewPlant(id_, f"Abies alba {id_}"), *others])
+        numbers.append(segments(store))
+
+    assert max(numbers) <= 32
+    found = store.list_plants(Listing(words=("abies",))).items
+    expected = [id_ for id_ in range(100) if not is_change or id_ != 7]
+    assert [plant.id for plant in found] == expected
+    assert store.check().problems == []

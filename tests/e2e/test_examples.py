@@ -11,7 +11,7 @@ import pytest
 from plantstore.changes import Deletion, Upsert
 from plantstore.plants import NewPlant
 from support.command import run_program
-from support.example import copied, following
+from support.events import copied, following
 from support.postgres import wait_until
 from support.service import PLANTSTORE, Service, stored_plants
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.crashes import kill_all
-from support.example import copied, following
+from support.events import copied, following
 from support.fronts import free_port
 from support.histories import play
 from support.postgres import Databases, wait_until

@@ -19,7 +19,7 @@ import pytest
 
 from plantstore.api.static_files import read_document
 from support.command import output_of
-from support.conformance import assert_conformance
+from support.document import assert_conformance
 from support.service import Service
 
 CLIENTS = Path(__file__).parent / "clients"

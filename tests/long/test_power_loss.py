@@ -11,10 +11,8 @@ import pytest
 from plantstore.changes import Outcome
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
-from support.crash_states import steps_to
-from support.disk import Disk, Fault
+from support.disk import REFUSALS, Disk, Fault, after_cuts, count_faults, plants_of, steps_to
 from support.other_programs import change, make_older
-from support.power_loss import REFUSALS, after_cuts, count_faults, plants_of
 
 CUTS = 2_000
 

@@ -87,16 +87,6 @@ def test_the_source_distribution_has_every_file_that_git_does_not_ignore(
     assert packed == {*there, "PKG-INFO"}
 
 
-def test_the_source_distribution_runs_its_own_tests(sources: Path) -> None:
-    # pytest collects all tests, which fails if a file is missing, and runs only a few quick ones.
-    options = ("-q", "-p", "no:cacheprovider", "-k", "test_every_link or test_tracing")
-
-    said = run("env", f"PYTHONPATH={sources}/src", sys.executable, "-m", "pytest", *options,
-               cwd=sources)  # fmt: skip
-
-    assert re.search(r"^\d\d+ passed, \d{3,} deselected", said, re.MULTILINE), said
-
-
 def test_the_wheel_alone_serves_the_page_the_reference_and_plants(
     program: Path, tmp_path: Path
 ) -> None:

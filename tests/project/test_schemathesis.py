@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from support.conformance import assert_conformance
+from support.document import assert_conformance
 
 
 def test_schemathesis_finds_no_violation_of_the_openapi_document(tmp_path: Path) -> None:

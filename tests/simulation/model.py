@@ -9,8 +9,7 @@ from plantstore.feed import Kind, Recorded
 from plantstore.listings import Listing, Place, TagListing
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.words import order_key
-from support.change_sets import problems_of_sets
-from support.following import Copy
+from support.following import Copy, problems_of_sets
 from support.histories import Operation, is_explained
 
 # The name and the tag of a plant; None if no plant is stored.

@@ -28,8 +28,7 @@ from simulation.clients import Client, Follower, Guest
 from simulation.model import Model
 from simulation.scheduler import Loop, StuckError
 from simulation.service import Service
-from support.crash_states import CrashStates, Step, Synced, Written, steps_to
-from support.disk import Disk, Fault
+from support.disk import CrashStates, Disk, Fault, Step, Synced, Written, steps_to
 from support.stores import MEMORY
 
 # Well-formed tokens. One of them is revoked.

@@ -16,8 +16,7 @@ from plantstore.server.serving import shut_down
 from plantstore.settings import Settings
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from simulation.scheduler import Loop
-from support.crash_states import Step
-from support.disk import Disk
+from support.disk import Disk, Step
 from support.stores import READ_METHODS
 from support.virtual_time import FakeTransport
 

@@ -1,10 +1,15 @@
-"""The interface document, and the operations that it declares."""
+"""The interface document, its operations, and Schemathesis, which checks the service against it."""
 
 import json
+import os
 import re
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from plantstore.api.static_files import read_document
+from support.command import output_of
+from support.service import Service
 from support.world import PATCHED, VALID
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())
@@ -88,3 +93,29 @@ def _operations() -> list[Operation]:
 OPERATIONS = _operations()
 NAMES = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
 PATHS = list(DOCUMENT["paths"])
+
+
+def assert_conformance(folder: Path, examples: int) -> None:
+    """Run Schemathesis with this many examples for each operation; it must find no violation."""
+    with Service(folder) as service:
+        command = [
+            str(Path(sys.executable).with_name("schemathesis")),
+            *("--config-file", str(Path(__file__).with_name("schemathesis.toml"))),
+            *("run", f"http://127.0.0.1:{service.port}/openapi.json"),
+            *("--header", f"Authorization: Bearer {service.token()}"),
+            *("--phases", "examples,coverage,fuzzing,stateful"),
+            *("--checks", "all"),
+            *("--max-examples", f"{examples}"),
+            *("--seed", "1"),
+            "--no-color",
+        ]
+        hooks = {
+            "SCHEMATHESIS_HOOKS": "support.schemathesis_hooks",
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+            "PLANTS": service.database,
+        }
+        said = output_of(*command, cwd=folder, env=os.environ | hooks, timeout=900)
+
+    tested = len(OPERATIONS) - 1  # it leaves out the one from which it reads the document
+    assert f"{tested} selected / {tested} total" in said
+    assert not service.has_logged("failed")

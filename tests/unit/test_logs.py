@@ -19,10 +19,7 @@ from plantstore.observe import (
     Committed,
     ExportCutOff,
     LookupFailed,
-    Migrated,
-    MigrationStarted,
     Observer,
-    PlantsIndexed,
     ReadinessChanged,
     RequestFailed,
     RequestRefused,
@@ -146,26 +143,6 @@ def test_changes_of_readiness_and_the_stop_are_logged(log: Log) -> None:
     assert [line[0] for line in log.lines] == ["not ready", "ready again", "stopping"]
 
 
-def test_each_event_of_a_migration_is_a_line_in_words_with_its_numbers(log: Log) -> None:
-    for event in (
-        MigrationStarted(2, 5),
-        PlantsIndexed(1_200_000, 5_000_000),
-        Migrated(5, 28.123),
-    ):
-        log.observe(event)
-
-    assert [line.pop("log_level") for line in log.told] == ["info"] * 3
-    assert log.told == [
-        {"event": "migrating schema 2 to 5", "version": 2, "target": 5},
-        {
-            "event": "indexed 1,200,000 of 5,000,000 plants",
-            "plants": 1_200_000,
-            "total": 5_000_000,
-        },
-        {"event": "migrated to schema 5 in 28.1 s", "version": 5, "seconds": 28.123},
-    ]
-
-
 def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:
     observe = log_responses()
 
@@ -227,16 +204,6 @@ def drop_some(log: LogQueue, line: str) -> int:
     for _ in range(9):
         log.write(line)
     return taken - 1
-
-
-def test_drain_waits_until_all_lines_are_written_in_order() -> None:
-    reader, writer = os.pipe()
-    with log_to(writer) as log:
-        for number in range(1000):
-            log.write(f"{number}\n")
-
-    assert read_all(reader) == "".join(f"{number}\n" for number in range(1000))
-    assert log.dropped == 0
 
 
 def test_without_a_reader_lines_over_the_bound_of_the_queue_are_dropped() -> None:

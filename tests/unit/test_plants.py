@@ -17,7 +17,6 @@ from plantstore.plants import (
     is_too_large,
     parse_new_plant,
     parse_plant,
-    render_plant,
 )
 from support.bodies import nearly_valid_bodies, read_plainly
 
@@ -74,13 +73,10 @@ bodies = st.one_of(
 
 
 @given(bodies)
-@example(b'{"id":1,"name":"","tag":""}')
 @example(b'{"id":1,"name":"a","x":"\xff"}')
 @example(b'{"id":1,"name":"a","x":"\\ud800"}')
 @example(b'{"id":1,"name":"a","x":NaN}')
-@example(b'{"id":1,"id":1.5,"name":"a"}')
 @example(b'{"id":1.5,"id":1,"name":"a","name":"b"}')
-@example(b'{"id":1,"name":1,"name":"b"}')
 @example(b'\xef\xbb\xbf{"id":1,"name":"a"}')
 @example(b'{"id":1,"x":{"id":2,"name":[null,"\\u0000"]},"name":"a","tags":1}')
 @settings(max_examples=300)
@@ -91,12 +87,9 @@ def test_the_parser_and_the_reference_agree(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "id_"),
     [
-        ("1.0", 1),
-        ("1e3", 1000),
         ("-0", 0),
         ("0e99999999999999999999", 0),
         ("1e0000000000000000000000001", 10),
-        ("9223372036854775807.0", ID_MAX),
         ("-92233720368547758080e-1", ID_MIN),
         ("1" + "0" * 100_000 + "e-100000", 1),
         ("0." + "0" * 100_000 + "1e100001", 1),
@@ -133,18 +126,13 @@ REFUSED: dict[ErrorCode, dict[bytes, str]] = {
         b'{"id":' + b"[" * 100_000: "deeply",
         b'{"id":1,"name":"a"': "The text is not JSON: it ends too early",
         b'{"id":1,"name":"a"}}': "trailing characters (byte 20)",
-        b'{"id":1,"name":"\\\\ud800", \\ud800}': "is not JSON",
         b'{"id":1,"name":"\\ud8","x":"\\ud800"}': "is not JSON",
-        b'{"id":1,"name":"\\ud800","x":[[]}': "is not JSON",
-        b'{"id":1,"name":"\\ud800",NaN}': "is not JSON",
         b'{"id":1,"name":"a","x":"\\ud800","y":NaN}': "is not JSON",
     },
     ErrorCode.INVALID_PLANT: {
         b"null": "The JSON must be an object, got null",
-        b'{"id":1}': "`name` is missing",
         b'{"id":[1,\n2],"name":"a"}': "`id` must be an integer",
         b'{"id":1,"name":["a"]}': "`name` must be a string, got an array",
-        b'{"id":"abc","name":"a"}': 'to 9223372036854775807, got "abc"',
         b'{"id":"plst_abc","name":"a"}': 'got "plst_..."',
         b'{"id":1,"name":"a","tag":null}': "`tag` must be a string, got null; leave it out",
     },
@@ -152,10 +140,8 @@ REFUSED: dict[ErrorCode, dict[bytes, str]] = {
         b'{"id":1,"name":"\\u0000"}': "U+0000",
         b'{"id":1,"name":"a","tag":"b\\u0000"}': "`tag` must not contain U+0000",
         b'{"id":1,"name":"\\ud800"}': "surrogate",
-        b'{"id":1,"name":"\\uDBFFx"}': "surrogate",
         b'{"id":1,"name":"\\ud83c\\udf31\\ud83c"}': "surrogate",
         b'{"id":1,"name":"\\\\ud800\\ud800"}': "surrogate",
-        b'{"id":1,"name":"\\ud800","tag":5}': "surrogate",
     },
 }
 
@@ -182,14 +168,10 @@ LARGE = 1024 * 1024
     ("head", "filling", "tail"),
     [
         ('{"id":1,"name":"\\ud800","x":[', "[],", "[]]}"),
-        ('{"id":1,"name":"\\ud800","x":[', "[],", "[]"),
-        ('{"id":1,"name":"\\ud800","x":', "[", ""),
         ('{"id":1,"name":"', "\\ud800", '"}'),
         ('{"id":1,"name":"\\ud800', "\\\\", '"'),
-        ('{"id":1,"x":[', "[],", "[]]"),
         ('{"name":"a","id":', "9", "}"),
         ('{"name":"a","id":1.', "0", "1}"),
-        ('{"name":"a","id":"', "x", '"}'),
     ],
 )
 def test_refusing_a_large_body_takes_less_than_six_times_its_size_in_memory(
@@ -220,11 +202,6 @@ def test_a_plant_may_have_16_kib_as_json_and_no_more() -> None:
 def test_a_tag_that_is_null_is_to_be_left_out_also_without_an_id() -> None:
     with pytest.raises(RequestError, match="`tag` must be a string, got null; leave it out"):
         parse_plant(b'{"name":"a","tag":null}')
-
-
-def test_a_rendered_plant_has_only_its_name_and_its_tag() -> None:
-    assert render_plant(NewPlant(1, "×", "")) == '{"name":"×","tag":""}'.encode()
-    assert render_plant(NewPlant(1, "a")) == b'{"name":"a"}'
 
 
 def _parse_id(text: str) -> int:

@@ -5,7 +5,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -19,7 +18,6 @@ from plantstore.commit.turnstile import Turnstile
 from plantstore.observe import Event, WorkerFailed
 from plantstore.server.process import shared_folder
 from plantstore.server.supervisor import Supervisor
-from plantstore.threads import THREADS
 from support.postgres import wait_until
 
 # The parent of workers, with small programs in place of the workers.
@@ -281,13 +279,6 @@ def test_without_locks_of_the_kernel_everybody_has_a_turn(tmp_path: Path) -> Non
     assert turns == ["first"]
 
 
-def test_the_files_of_the_locks_belong_to_this_user_alone(tmp_path: Path) -> None:
-    Turnstile(tmp_path)
-
-    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
-    assert modes == {"gate.lock": 0o600, "turn.lock": 0o600}
-
-
 # The folder that the workers of a service share.
 
 
@@ -309,15 +300,6 @@ def test_the_folder_of_a_service_that_was_killed_is_removed_at_the_next_start(
 
 
 # Pools of threads.
-
-
-def test_all_threads_of_a_pool_start_with_it() -> None:
-    with THREADS.pool(3, "started"):
-        names = [thread.name for thread in threading.enumerate()]
-
-        assert sorted(name for name in names if name.startswith("started")) == [
-            *("started_0", "started_1", "started_2"),
-        ]
 
 
 WITHOUT_ROOM = """

@@ -1,7 +1,6 @@
 """The group read, with stores that block or fail."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,16 +64,6 @@ def test_the_tests_know_each_method_of_a_store_that_reads() -> None:
     assert READ_METHODS.keys() == methods - OTHER_METHODS
 
 
-def test_each_kind_of_read_has_its_threads() -> None:
-    async def test(_reader: GroupRead) -> None:
-        names = {thread.name for thread in threading.enumerate()}
-        assert {name for name in names if name.rpartition("-")[0] in READS} == {
-            f"{kind}-{number + 1}" for kind, each in READS.items() for number in range(each.threads)
-        }
-
-    run(Blocked(), test)
-
-
 def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
     store = Blocked()
     last = READS["find_plants"].batch_max + 3
@@ -118,32 +107,6 @@ def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
         assert await find == NewPlant(2, "2")
 
     run(store, test)
-
-
-def test_several_searches_and_another_listing_are_read_at_once() -> None:
-    store = Blocked()
-
-    async def test(reader: GroupRead) -> None:
-        asked = [Listing(words=("a",)), Listing(words=("a",)), EVERYTHING]
-        pages = [asyncio.create_task(reader.list_plants(listing)) for listing in asked]
-        are_read = [
-            await asyncio.to_thread(store.listing.entered.acquire, timeout=5) for _ in pages
-        ]
-        store.listing.let_go.release(3)
-        await asyncio.gather(*pages)
-        assert all(are_read)
-
-    run(store, test)
-
-
-def test_a_queue_of_one_read_accepts_a_search() -> None:
-    store = Blocked()
-    store.listing.let_go.release()
-
-    async def test(reader: GroupRead) -> None:
-        assert (await reader.list_plants(Listing(words=("1",)))).items == [NewPlant(1, "1")]
-
-    run(store, test, waiting_max=1)
 
 
 @dataclass(frozen=True)

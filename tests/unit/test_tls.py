@@ -9,8 +9,7 @@ import pytest
 from plantstore.server.connection import PIECE_BYTES, Connection
 from plantstore.server.tls import Tls
 from support.certificates import Pair, make_pair
-from support.served import EVERYTHING, GET, Served, responding
-from support.virtual_time import FakeTransport
+from support.virtual_time import EVERYTHING, GET, FakeTransport, Served, responding
 
 SIZE = 700_000
 

@@ -39,12 +39,6 @@ def test_a_mistyped_character_breaks_the_checksum(position: int, character: str)
     assert is_well_formed(mistyped) is (mistyped == token)
 
 
-@given(st.text())
-def test_arbitrary_text_is_not_a_well_formed_token(text: str) -> None:
-    assert not is_well_formed(text)
-    assert not is_well_formed("plst_" + text)
-
-
 def test_a_digest_is_the_sha_256_of_the_whole_token() -> None:
     assert digest("plst_") == bytes.fromhex(
         "71797390a27296eae20850bf72a0f236817dec08813fff7f802e2dd419b5e812"
@@ -91,11 +85,8 @@ def escaped(text: str) -> str:
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "_": lambda token: token.replace("_", "%5F"),
-    "_ in lower case": lambda token: token.replace("_", "%5f"),
     "_ twice": lambda token: token.replace("_", "%255f"),
-    "p": lambda token: f"%70{token[1:]}",
     "all": percent,
-    "p in JSON": lambda token: f"\\u0070{token[1:]}",
     "all in JSON": escaped,
     "within": lambda token: f"{token[:20]}%FF{token[20:]}",
     "in upper case": str.upper,
@@ -173,19 +164,6 @@ def test_a_token_may_be_used_again_after_retry_after_and_not_a_second_before(
         limit.spend("a", uses)
         with contextlib.suppress(RequestError):
             limit.spend("a", 5 - uses + 1)
-
-
-def test_a_window_has_at_most_twice_the_uses_of_the_rate() -> None:
-    now = 0.0
-    limit, times = RatePerToken("10/minute", lambda: now), []
-    for tenth in range(6_000):
-        now = tenth / 10
-        with contextlib.suppress(RequestError):
-            limit.spend("a")
-            times.append(now)
-
-    assert max(sum(begin <= each < begin + 60 for each in times) for begin in times) <= 20
-    assert len(times) >= 90
 
 
 @pytest.mark.parametrize(

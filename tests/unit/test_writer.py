@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from plantstore.changes import Change, Deletion, Outcome, Replacement, Result
 from plantstore.commit import batcher
-from plantstore.commit.batcher import ITERATION_REQUESTS_MIN
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import (
@@ -62,61 +60,6 @@ async def submitted(writer: GroupCommit, *plants: NewPlant) -> list[asyncio.Task
     return tasks
 
 
-def test_no_caller_is_answered_before_its_commit() -> None:
-    store = GatedStore()
-
-    async def test(writer: GroupCommit) -> None:
-        [first] = await submitted(writer, plant(1))
-        await asyncio.to_thread(store.entered.acquire)
-        assert not first.done()
-        assert not store.plants
-        store.let_go.release()
-        assert await first is Outcome.STORED
-        assert store.plants == {1: plant(1)}
-
-    run(store, test)
-
-
-class Noting(Threads):
-    """Threads with a queue that notes the sizes of the batches that are put into it."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def queue(self) -> "SimpleQueue[Any]":
-        sizes = self.sizes
-
-        class Queue(SimpleQueue[Any]):
-            def put(self, item: Any, *_: Any) -> None:
-                sizes.extend([] if item is None else [len(item.requests)])
-                super().put(item)
-
-        return Queue()
-
-
-@pytest.mark.parametrize(
-    ("others", "sizes"),
-    [
-        (ITERATION_REQUESTS_MIN - 1, [ITERATION_REQUESTS_MIN]),
-        (ITERATION_REQUESTS_MIN, [ITERATION_REQUESTS_MIN, 1]),
-    ],
-)
-def test_a_small_batch_also_gets_the_changes_of_the_next_iteration(
-    others: int, sizes: list[int]
-) -> None:
-    threads = Noting()
-
-    async def test(writer: GroupCommit) -> None:
-        callers = [asyncio.create_task(writer.submit(plant(id_))) for id_ in range(others)]
-        await asyncio.sleep(0)  # they submit their changes
-        callers.append(asyncio.create_task(writer.submit(plant(others))))
-        await asyncio.gather(*callers)
-
-    run(MemoryStore(), test, threads=threads)
-
-    assert threads.sizes == sizes
-
-
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # noqa: FBT001
     store = GatedStore()
@@ -139,51 +82,16 @@ def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # 
     assert [one for batch in store.batches[1:] for one in batch] == plants
 
 
-class GatedTurnstile(AbstractContextManager[None]):
-    """Blocks the writer until the test lets it in."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Semaphore(0)
-        self.let_in = threading.Semaphore(0)
-        self.is_taken = False
-
-    def __enter__(self) -> None:
-        self.reached.release()
-        self.let_in.acquire()
-        self.is_taken = True
-
-    def __exit__(self, *_: object) -> None:
-        self.is_taken = False
-
-
-def test_a_transaction_has_the_changes_that_gathered_until_the_turn_of_the_writer() -> None:
-    class Store(MemoryStore):
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            batches.append((turnstile.is_taken, len(changes)))
-            return super().apply_changes(changes)
-
-    turnstile = GatedTurnstile()
-    batches: list[tuple[bool, int]] = []
-
-    async def test(writer: GroupCommit) -> None:
-        tasks = await submitted(writer, plant(1))
-        await asyncio.to_thread(turnstile.reached.acquire)
-        tasks += await submitted(writer, plant(2))
-        tasks += await submitted(writer, plant(3))
-        turnstile.let_in.release(1000)
-        await asyncio.gather(*tasks)
-
-    run(Store(), test, turnstile=turnstile)
-
-    assert batches == [(True, 3)]
-
-
-def test_an_idle_writer_lets_the_store_tidy_up_in_its_turns_until_it_is_done() -> None:
+def test_a_writer_changes_the_store_and_tidies_it_up_until_it_is_done_in_its_turns() -> None:
     turnstile = threading.Lock()
     calls: list[bool] = []
     is_tidy = threading.Event()
 
     class Store(MemoryStore):
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            assert turnstile.locked()
+            return super().apply_changes(changes)
+
         def tidy(self) -> float:
             calls.append(turnstile.locked())
             if len(calls) < 3:
@@ -485,17 +393,6 @@ def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_tol
     run(store, test, observe=observe)
 
     assert store.batches == [changes]
-
-
-def test_a_batch_for_which_there_is_no_memory_fails_and_the_next_one_is_stored() -> None:
-    async def test(writer: GroupCommit) -> None:
-        [failed] = await writer.submit_all([plant(13)])
-        assert getattr(failed, "code", None) is ErrorCode.OVERLOADED
-        assert "may or may not be made" in str(failed)
-        assert writer.waiting == 0
-        assert await writer.submit(plant(2)) is Outcome.STORED
-
-    run(FailingStore(MemoryError()), test)
 
 
 def test_an_observer_that_raises_does_not_stop_the_writer() -> None:

@@ -33,6 +33,7 @@ from support.postgres import (
     in_the_way,
     is_back,
     is_waiting,
+    read_only,
     wait_until,
 )
 from support.stores import READ_METHODS
@@ -176,23 +177,19 @@ def test_a_database_that_becomes_read_only_is_read_and_says_why_it_takes_no_chan
     store = opened(server.url())
     store.apply_changes([PLANT])
     assert store.find_plants([1]) == {1: PLANT}
-    server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-    server.execute("SELECT pg_reload_conf()")
+    with read_only(server):
+        # Another server may be the primary now, so the results of the connections are discarded
+        # once.
+        wait_until(lambda: fails(lambda: store.find_plants([1])))
+        wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
+        with pytest.raises(StoreUnreachableError, match=r"^The database is read-only$") as caught:
+            store.apply_changes([PLANT])
+        found = [store.find_plants([1]), opened(server.url()).find_plants([1])]
 
-    # Another server may be the primary now, so the results of the connections are discarded once.
-    wait_until(lambda: fails(lambda: store.find_plants([1])))
-    wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
-    with pytest.raises(StoreUnreachableError, match=r"^The database is read-only$") as caught:
-        store.apply_changes([PLANT])
-    found = [store.find_plants([1]), opened(server.url()).find_plants([1])]
-
-    assert "session is read-only" in caught.value.reason
-    assert store.check().problems == []
-    assert found == [{1: PLANT}] * 2
-    wait_until(lambda: fails(store.probe))
-    writable = f"{server.url()}?options=-cdefault_transaction_read_only%3Doff"
-    execute(writable, "ALTER SYSTEM RESET default_transaction_read_only")
-    execute(writable, "SELECT pg_reload_conf()")
+        assert "session is read-only" in caught.value.reason
+        assert store.check().problems == []
+        assert found == [{1: PLANT}] * 2
+        wait_until(lambda: fails(store.probe))
     wait_until(lambda: is_back(store))
 
 

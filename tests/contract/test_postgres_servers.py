@@ -17,7 +17,9 @@ from support.postgres import (
     Pair,
     Programs,
     Server,
+    fails,
     is_back,
+    read_only,
     running_pair,
     url_of,
     wait_until,
@@ -113,6 +115,27 @@ def test_a_commit_whose_wait_ends_without_a_standby_is_not_acknowledged(
     wait_until(lambda: is_back(store))
     [outcome] = store.apply_changes([NewPlant(3, "c")])
     assert outcome in (Outcome.STORED, Outcome.ALREADY_STORED)
+
+
+def test_changes_of_a_primary_that_takes_no_writes_are_read_once_the_standby_has_them(
+    pair: Pair, opened: Opened
+) -> None:
+    primary, standby = pair
+    store = opened(primary.url())
+    store.keep_changes(7)
+    start = store.read_changes(None, 9).end
+    store.apply_changes([PLANT])
+
+    with read_only(primary), ThreadPoolExecutor(1) as pool:
+        wait_until(lambda: fails(lambda: store.find_plants([1])))
+        assert len(store.read_changes(start, 9).items) == 1
+        standby.stop()
+        read = pool.submit(store.read_changes, start, 9)
+        wait_until(lambda: waits_for_the_standby(primary))
+        assert not read.done()
+        standby.start()
+        assert len(read.result(60).items) == 1
+    wait_until(lambda: is_back(store))
 
 
 def test_without_enough_standbys_a_store_opens_and_reads_and_refuses_changes(

@@ -1,6 +1,7 @@
 """A SQLite store, beyond the promises of every store: its files, its locks and its reads."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -70,6 +71,20 @@ def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLite
 
     assert len(log.read_bytes()) > len(before)
     assert store.check() == report
+
+
+def test_a_command_that_only_reads_writes_neither_the_database_nor_its_log(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.probe()
+    files = [path, Path(f"{path}-wal")]
+    for file in files:
+        os.utime(file, (0, 0))
+
+    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as reader:
+        assert reader.list_tokens() == []
+
+    assert [file.stat().st_mtime for file in files] == [0, 0]
 
 
 @pytest.mark.parametrize(

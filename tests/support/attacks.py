@@ -54,7 +54,8 @@ class Attack:
         request: returns the bytes of one request; its argument is the Authorization field.
         times: the number of measured requests.
         piece_bytes: the size of the packets in which it is sent; None to send it at once.
-        is_import: whether it is compared with a valid import, and not with a create.
+        is_import: whether it is compared with a valid import, and not with a create. An undo is an
+            import of what its plants were.
         piece: of a request that does not end, what is sent each second after its beginning.
 
     """
@@ -171,6 +172,7 @@ UNFINISHED: Final = head(b"GET /", b"X: " + LONG)[:-2]
 CSV: Final = b"/plants.csv"
 NDJSON: Final = b"/plants.ndjson"
 CHANGES: Final = b"/changes"
+UNDO: Final = b"/undo"
 
 # GET requests: the client, the target, and more fields.
 GETS: Final[dict[str, tuple[str, bytes, list[bytes]]]] = {
@@ -380,8 +382,8 @@ def of_operation(operation: Operation) -> Iterator[Attack]:
             return head(start, token, *content, *more) + body
 
         name = f"{operation.method} {operation.path}{what}"
-        times = 2 if target in (CSV, NDJSON) and method == b"GET" else 10
-        is_import = target in (CSV, NDJSON, CHANGES) and method == b"POST"
+        times = 5 if target in (CSV, NDJSON) and method == b"GET" else 10
+        is_import = target in (CSV, NDJSON, CHANGES, UNDO) and method == b"POST"
         return Attack(name, client, request, times, is_import=is_import)
 
     queries = [each["name"] for each in operation.parameters() if each["in"] == "query"]

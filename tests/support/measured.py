@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from statistics import median
 
 from support.attacks import Attack
 from support.service import Service
@@ -74,7 +75,8 @@ class Channel:
 class Measured:
     """The cost of one request of a kind: CPU seconds, and bytes sent and received.
 
-    With several connections, each of them sends a request before the first response is read.
+    With several connections, each of them sends a request before the first response is read. The
+    CPU time is the median, because other programs slow single requests down.
     """
 
     def __init__(
@@ -86,10 +88,13 @@ class Measured:
             for each in channels:
                 stack.callback(each.close)
             self._exchange(channels, attack, token)  # warm up
-            before = cpu_seconds(service)
-            costs = [self._exchange(channels, attack, token) for _ in range(attack.times)]
+            costs, seconds = [], []
+            for _ in range(attack.times):
+                before = cpu_seconds(service)
+                costs.append(self._exchange(channels, attack, token))
+                seconds.append(cpu_seconds(service) - before)
             requests = attack.times * connections
-            self.seconds = (cpu_seconds(service) - before) / requests
+            self.seconds = median(seconds) / connections
         self.sent = sum(sent for sent, _ in costs) // requests
         self.bytes = self.sent + sum(received for _, received in costs) // requests
 

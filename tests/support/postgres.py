@@ -299,6 +299,19 @@ def is_back(store: Store) -> bool:
 
 
 @contextlib.contextmanager
+def read_only(server: Server) -> Iterator[None]:
+    """Make a server take no writes by default, until the block ends."""
+    writable = f"{server.url()}?options=-cdefault_transaction_read_only%3Doff"
+    execute(writable, "ALTER SYSTEM SET default_transaction_read_only = on")
+    execute(writable, "SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        execute(writable, "ALTER SYSTEM RESET default_transaction_read_only")
+        execute(writable, "SELECT pg_reload_conf()")
+
+
+@contextlib.contextmanager
 def connected(url: str, *, has_timeout: bool = True) -> Iterator[Connection]:
     """Open a connection as a store does."""
     connection = Primary(url).connect(has_timeout=has_timeout)

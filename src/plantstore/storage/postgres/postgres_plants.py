@@ -101,6 +101,16 @@ SLOTS: Final = 64
 DECISIONS_MAX: Final = 100
 
 
+def mark(connection: Connection, slot: int) -> None:
+    """Write a marker, also to a database that is read-only by default."""
+    if connection.takes_writes:
+        connection.execute(MARK, (slot,))
+        return
+    with connection.transaction():
+        connection.execute("SET TRANSACTION READ WRITE")
+        connection.execute(MARK, (slot,))
+
+
 def write_changes(connection: Connection, changes: Sequence[Change], slot: int) -> list[Result]:
     """Apply a batch of changes, as `PlantStore.apply_changes` does.
 

@@ -45,7 +45,7 @@ from plantstore.storage.postgres.postgres_maintenance import (
     require_role,
 )
 from plantstore.storage.postgres.postgres_pages import select_by_id, select_page, select_tags
-from plantstore.storage.postgres.postgres_plants import MARK, SLOTS, write_changes
+from plantstore.storage.postgres.postgres_plants import MARK, SLOTS, mark, write_changes
 from plantstore.storage.postgres.primary import Primary
 from plantstore.storage.postgres.session import (
     GRACE_SECONDS,
@@ -160,7 +160,7 @@ class PostgresStore(TokenAndIdTables):
         with self._reading() as connection:
             page = FEED.read(connection.fetch, after, limit)
             if page.items and (connection.standbys_min or connection.count_standbys()):
-                connection.execute(MARK, (self._slot,))
+                mark(connection, self._slot)
                 connection.require_standbys()
             return page
 

@@ -23,14 +23,12 @@ import os
 import stat
 import struct
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import apsw
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.migrate import require_known
 from plantstore.storage.sqlite.file import opened, require_application, wait_for_another
 
 # The header of a database, and the beginning of the B-tree with its tables.
@@ -42,9 +40,6 @@ _LEAF: Final = 13
 _JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 
 _SUFFIXES: Final = ("", "-wal", "-shm")
-
-# Returns the inode and the device of a file.
-_ID: Final = itemgetter(stat.ST_INO, stat.ST_DEV)
 
 # Inode and device of each file of a database; None for one that is missing.
 Files: TypeAlias = Sequence[tuple[int, int] | None]
@@ -61,8 +56,8 @@ def require_ours(path: str, name: str, *, may_create: bool) -> None:
         may_create: whether the file may be missing.
 
     Raises:
-        StoreUnavailableError: the file is missing, is not a database, belongs to another program or
-            user, or was written by a newer version.
+        StoreUnavailableError: the file is missing, is not a database, or belongs to another program
+            or user.
         StoreUnreachableError: the file is missing, but its log exists.
 
     """
@@ -82,8 +77,7 @@ def require_ours(path: str, name: str, *, may_create: bool) -> None:
         return
     if not stat.S_ISREG(file.st_mode):  # reading a pipe would block
         raise StoreUnavailableError(f"The database cannot be opened: {name} is not a regular file")
-    is_effective = os.access in os.supports_effective_ids
-    if not os.access(path, os.R_OK | os.W_OK, effective_ids=is_effective):
+    if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
         advice = "run the command as the user of the service"
         raise StoreUnavailableError(
             f"The database {name} may not be written by this user; {advice}"
@@ -127,15 +121,13 @@ def _is_unused(path: str) -> bool:
             file.xLock(apsw.SQLITE_LOCK_EXCLUSIVE)
         except apsw.BusyError:
             return False
-        finally:
-            file.xUnlock(apsw.SQLITE_LOCK_NONE)
     return True
 
 
 def identify_files(path: str) -> Files:
     """Return what identifies the files of a database in use, by its path without symbolic links."""
-    found = (_stat(f"{path}{suffix}") for suffix in _SUFFIXES)
-    return [file and _ID(file) for file in found]
+    found = [_stat(f"{path}{suffix}") for suffix in _SUFFIXES]
+    return [file and (file.st_ino, file.st_dev) for file in found]
 
 
 def describe_loss(path: str, files: Files) -> str | None:
@@ -166,7 +158,6 @@ class FileGuard:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._paths = [f"{path}{suffix}" for suffix in _SUFFIXES]
         self._files = identify_files(path)
         self._failure: str | None = None
 
@@ -205,27 +196,20 @@ class FileGuard:
             connection.close()
 
     def _problem(self) -> str | None:
-        """Return what is wrong, with little but three system calls: each commit does this twice."""
-        try:
-            if [*map(_ID, map(os.stat, self._paths))] == self._files:
-                return self._failure
-        except OSError:
-            pass
         return self._failure or describe_loss(self._path, self._files)
 
 
 def _require_our_header(header: bytes, name: str) -> None:
-    """Raise StoreUnavailableError if the first page belongs to another program or version.
+    """Raise StoreUnavailableError if the first page belongs to another program.
 
     The other pages may be outdated: SQLite has not applied the log yet.
     https://sqlite.org/fileformat2.html#the_database_header
     """
     if len(header) < _HEADER_BYTES or not header.startswith(_DATABASE_MAGIC):
         raise StoreUnavailableError(f"The database {name} cannot be opened: it is not a database")
-    schema, application_id = struct.unpack_from(">I4xI", header, 60)
+    [application_id] = struct.unpack_from(">I", header, 68)
     page_type, tables = struct.unpack_from(">B2xH", header, 100)
     require_application(page_type == _LEAF and tables == 0, application_id, name)
-    require_known("sqlite", schema, name)
 
 
 def _will_be_emptied(journal: str) -> bool:

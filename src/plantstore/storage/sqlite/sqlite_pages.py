@@ -1,7 +1,8 @@
 """Reads pages of plants.
 
 A page of all plants is one statement. A page of a tag or of a search takes more, which read one
-snapshot. If its plants are too large for a page, the same statement reads half as many.
+snapshot. If its plants are too large for a page, the statement returns how many fit, and is run
+again for these.
 
 Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
 lock and has to wait to get it back. So a batch of changes or a page takes a few statements,
@@ -22,12 +23,12 @@ The key of a name is another word. FTS5 can list its words in order, from any on
 all plants by name. What a search finds is sorted by the keys in the table of plants.
 
 Such a search examines a limited number of plants for a page. The page may then have fewer plants
-than requested, and the next page continues.
+than requested, and the next page continues. An export sorts only once what a search finds.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
@@ -37,11 +38,13 @@ from plantstore.errors import BatchRefusedError
 from plantstore.listings import (
     COUNT_MAX,
     PAGE_BYTES_MAX,
+    SCAN_PLANTS_MAX,
     Count,
     Listing,
     Page,
     Place,
     PlantsPage,
+    scan,
 )
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words, tag_key
@@ -58,10 +61,16 @@ _BYTES: Final = "coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0
 # So many plants fit on a page, except those that an older version stored.
 _FITTING: Final = PAGE_BYTES_MAX // PLANT_BYTES_MAX
 _FITS: Final = f":limit <= {_FITTING} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX}"
+_NUMBER_THAT_FITS: Final = f"""
+SELECT max(count(*), {_FITTING}) FROM (
+    SELECT sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS bytes FROM {{}}
+) WHERE bytes <= {PAGE_BYTES_MAX}
+"""
 
 _encode = msgspec.json.Encoder().encode
 _PLANTS: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
 _KEYS: Final = msgspec.json.Decoder(dict[int, str])
+_IDS: Final = msgspec.json.Decoder(list[int])
 
 ValueT = TypeVar("ValueT")
 
@@ -105,13 +114,13 @@ def select_page(connection: apsw.Connection, listing: Listing) -> PlantsPage:
 
 
 def _read(connection: apsw.Connection, query: str, bindings: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the row of a query, after its limit was halved until the plants fit on a page."""
+    """Return the row of a query, whose limit is lowered until the plants fit on a page."""
     while True:
         row: tuple[Any, ...]
         [row] = connection.execute(query, bindings)
-        if row[0] is not None:
+        if not isinstance(row[0], int):
             return row
-        bindings["limit"] //= 2
+        bindings["limit"] = row[0]
 
 
 def count_plants(connection: apsw.Connection) -> int:
@@ -134,17 +143,18 @@ def _comparison(listing: Listing) -> str:
 def page_query(listing: Listing) -> str:
     """Return the SQL for a page of all plants. An index finds the plants.
 
-    Its row has the next plants, or NULL if they do not fit on a page, and the total if the listing
-    asks for it.
+    Its row has the next plants, or how many fit on a page if not all do, and the total if the
+    listing asks for it.
     """
     total = "SELECT plants FROM totals" if listing.has_total else "NULL"
     order = "id DESC" if listing.is_descending else "id"
     following = f"FROM plants WHERE id {_comparison(listing)} :after ORDER BY {order} LIMIT :limit"
+    sizes = f"(SELECT {_BYTES} AS bytes {following})"
     return f"""
 SELECT CASE WHEN {_FITS} THEN (
     SELECT {PLANTS} FROM (SELECT id, name, tag {following})
-) END, ({total})
-FROM (SELECT sum(bytes) AS bytes FROM (SELECT {_BYTES} AS bytes {following}))
+) ELSE ({_NUMBER_THAT_FITS.format(sizes)}) END, ({total})
+FROM (SELECT sum(bytes) AS bytes FROM {sizes})
 """
 
 
@@ -166,11 +176,17 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
 # usual plants costs at most as much CPU time as about twenty creates.
 EXAMINED_MAX: Final = 256
 
+# The same in order by name. To list words in order takes longer.
+EXAMINED_BY_NAME_MAX: Final = EXAMINED_MAX // 2
+
 # The same for a total, which is asked for once.
 COUNTED_MAX: Final = 4 * EXAMINED_MAX
 
 # Maximum number of plants that are sorted by name for one page. It costs as much.
 SORTED_MAX: Final = 3_000
+
+# The same for an export. Their ids are in memory while it runs.
+SCAN_SORTED_MAX: Final = 100_000
 
 # The lengths of beginnings that have entries of their own. They are those of `prefix` in the
 # migration that creates the table.
@@ -204,9 +220,9 @@ _SEARCHED: Final = f"substr(name, 1, {SEARCHED_CHARACTERS_MAX})"
 _IS_WANTED: Final = f"""
 name IS NOT NULL AND (:any_tag OR tag IS :tag) AND (
     :word IS NULL
+    OR octet_length({_SEARCHED}) > length({_SEARCHED})
     OR instr(lower({_SEARCHED}), :word)
         AND ' ' || lower({_SEARCHED}) GLOB '*[^a-z0-9]' || :word || '*'
-    OR octet_length({_SEARCHED}) > length({_SEARCHED})
     OR instr({_SEARCHED}, '''') OR instr({_SEARCHED}, '`')
 )
 """
@@ -285,7 +301,7 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
             last = found[-1].id
             end = last if listing.place is None else Place(keys[last], last)
             break
-        if part.is_halved:
+        if part.is_cut:
             break
     total = _count(connection, query, listing) if listing.has_total else None
     return Page(found, end, is_last=end is None, total=total)
@@ -353,14 +369,14 @@ class _Examined(NamedTuple):
     Attributes:
         plants: those that belong to the listing.
         end: the id or the place of the last one examined; None if there are no more.
-        is_halved: whether not all of them would fit on a page.
+        is_cut: whether more of them would not fit on a page.
         keys: those of the names of all examined plants by their ids, if that is the order.
 
     """
 
     plants: list[NewPlant]
     end: int | Place | None
-    is_halved: bool
+    is_cut: bool
     keys: dict[int, str]
 
 
@@ -403,8 +419,8 @@ def _with_words(text: bytes, words: Sequence[str]) -> list[NewPlant]:
 def examine_query(listing: Listing) -> str:
     """Return the SQL for the next plants that a query of FTS5 finds.
 
-    Its row has those of them that have the tag, or NULL if the plants do not fit on a page; how
-    many it found; and the last id of these.
+    Its row has those of them that have the tag, or how many to examine if not all of these fit on a
+    page; how many it found; and the last id of these.
     """
     order, last = ("DESC", "min(id)") if listing.is_descending else ("ASC", "max(id)")
     found = f"""
@@ -421,7 +437,7 @@ def _examine(found: str, last: str) -> str:
 WITH found AS MATERIALIZED ({found})
 SELECT CASE WHEN {_FITS} THEN (
     SELECT CAST({ARRAY} FILTER (WHERE {_IS_WANTED}) AS BLOB) {plants}
-) END, number, last
+) ELSE ({_NUMBER_THAT_FITS.format(f"(SELECT {_BYTES} AS bytes {plants})")}) END, number, last
 FROM (SELECT sum({_BYTES}) AS bytes, count(*) AS number, {last} AS last {plants})
 """
 
@@ -452,11 +468,14 @@ def examine_next_query(place: Place) -> str:
     return _examine(found, _IDS_AND_KEYS)
 
 
-def sort_query(place: Place) -> str:
-    """Return the SQL for what a query of FTS5 finds after a place, in order by name, as JSONB."""
+def sort_query(place: Place, column: str) -> str:
+    """Return the SQL for what a query of FTS5 finds after a place, in order by name.
+
+    Its value aggregates the column.
+    """
     comparison = ">" if place.id >= ID_MIN else ">="
     return f"""
-SELECT jsonb_group_array(jsonb_array(id, name_key)) FROM (
+SELECT {column} FROM (
     SELECT id, name_key FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
     WHERE plant_words MATCH :match AND (name_key, id) {comparison} (:key, :after)
     ORDER BY name_key, id LIMIT :sorted
@@ -471,6 +490,43 @@ EXAMINE_SORTED: Final = _examine(
 )
 
 
+_EXAMINE_IDS: Final = _examine("SELECT value AS id FROM json_each(:ids) LIMIT :limit", "NULL")
+
+
+def scan_pages(connection: apsw.Connection, listing: Listing) -> Iterator[list[NewPlant]]:
+    """Yield the plants of all pages of a listing, whatever its limit is."""
+    if listing.place is not None and not listing.is_everything:
+        page = select_page(connection, listing._replace(limit=SCAN_PLANTS_MAX))
+        yield page.items
+        if page.is_last:
+            return
+        listing = listing.continued(page.end)
+        query = _query(connection, listing)
+        if query and _matches(connection, query, SCAN_SORTED_MAX) <= SCAN_SORTED_MAX:
+            yield from _scan_sorted(connection, query, listing)
+            return
+    yield from scan(partial(select_page, connection), listing)
+
+
+def _scan_sorted(
+    connection: apsw.Connection, query: _Query, listing: Listing
+) -> Iterator[list[NewPlant]]:
+    """Yield what a query finds in order by name, after it was sorted once."""
+    place = listing.place or Place()
+    words = () if query.is_exact else listing.words or ()
+    bindings = _bindings(listing, words) | _bindings_of(place)
+    sorted_ = connection.execute(
+        sort_query(place, "CAST(json_group_array(id) AS BLOB)"),
+        bindings | {"match": query.match, "sorted": SCAN_SORTED_MAX},
+    ).get
+    ids = from_json(_IDS, sorted_)
+    while ids:
+        page = bindings | {"ids": to_json(ids[:SCAN_PLANTS_MAX]), "limit": SCAN_PLANTS_MAX}
+        text, examined, _ = _read(connection, _EXAMINE_IDS, page)
+        yield _with_words(text, words)
+        del ids[:examined]
+
+
 def _examined_by_name(
     connection: apsw.Connection, query: _Query, listing: Listing, number: int
 ) -> Iterator[_Examined]:
@@ -482,13 +538,13 @@ def _examined_by_name(
     is_sorted = not listing.is_everything and _matches(connection, query, SORTED_MAX) <= SORTED_MAX
     is_exact = listing.is_everything or (is_sorted and query.is_exact)
     words = () if is_exact else listing.words or ()
-    at_once = number if is_exact else EXAMINED_MAX
+    at_once = number if is_exact else EXAMINED_BY_NAME_MAX
     bindings = (
         _bindings(listing, words) | _bindings_of(place) | {"match": query.match, "limit": at_once}
     )
     if is_sorted:
-        sorted_ = connection.execute(sort_query(place), bindings | {"sorted": at_once}).get
-        bindings["sorted"] = sorted_
+        sorted_ = sort_query(place, "jsonb_group_array(jsonb_array(id, name_key))")
+        bindings["sorted"] = connection.execute(sorted_, bindings | {"sorted": at_once}).get
     examine = EXAMINE_SORTED if is_sorted else examine_next_query(place)
     text, examined, by_id = _read(connection, examine, bindings)
     keys = from_json(_KEYS, by_id)

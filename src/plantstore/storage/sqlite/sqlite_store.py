@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final
@@ -33,7 +32,6 @@ from plantstore.listings import (
     PlantsPage,
     TagListing,
     TagsPage,
-    scan,
 )
 from plantstore.observe import HardLinksFound, Observer, ignore
 from plantstore.plants import NewPlant
@@ -65,6 +63,7 @@ from plantstore.storage.sqlite.sqlite_maintenance import STEP_PAGES, check, copy
 from plantstore.storage.sqlite.sqlite_pages import (
     count_plants,
     prepare_searches,
+    scan_pages,
     select_by_id,
     select_page,
 )
@@ -93,6 +92,9 @@ CACHE_KIB: Final = 8 * 1024
 
 # The pause after each transaction of a reindex. Processes that wait to write poll more often.
 INDEX_PAUSE_SECONDS: Final = 4 * BUSY_POLL_SECONDS
+
+# SQLite opens the log, and begins a snapshot, with the first read.
+_OPEN_LOG: Final = "SELECT count(*) FROM sqlite_schema"
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -155,9 +157,11 @@ class SQLiteStore(TokenAndIdTables):
         self._writes = connect(self._path, self._name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         prepare_creates(self._writes)
-        if policy is not SchemaPolicy.ACCEPT:
+        if policy is SchemaPolicy.ACCEPT:  # commands with this policy only read
+            self._writes.execute(_OPEN_LOG).fetchall()
+        else:
             require_creates(self._writes)
-        sync_log(self._writes)
+            sync_log(self._writes)
         self._guard = FileGuard(self._path)
         self._lookups, self._tokens, self._small_writes, *pages = (
             connect(self._path, self._name, policy) for _ in range(2 + READS_AT_ONCE)
@@ -208,9 +212,9 @@ class SQLiteStore(TokenAndIdTables):
                 if has_more:
                     self._wal_limit.bound()
                     return 0
+                return TIDY_SECONDS if self._wal_limit.trim() else TIDY_SOON_SECONDS
         except StoreUnavailableError:
             return TIDY_SOON_SECONDS
-        return TIDY_SECONDS if self._wal_limit.trim() else TIDY_SOON_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with translate_errors(_CANNOT_READ):
@@ -261,7 +265,7 @@ class SQLiteStore(TokenAndIdTables):
             if listing.place is not None or not listing.is_everything:
                 prepare_searches(connection)
             version = known_version(SQLiteSchema(connection, self._name))
-            for plants in scan(partial(select_page, connection), listing):
+            for plants in scan_pages(connection, listing):
                 if tell_damaged is not None and version > VERSION_BEFORE_CHECKSUMS:
                     tell_damaged(len(damaged(connection, plants)))
                 yield plants
@@ -270,7 +274,7 @@ class SQLiteStore(TokenAndIdTables):
         # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
         # the log would grow without end.
         with translate_errors(_CANNOT_READ):
-            return log_bytes(f"{self._path}-wal") <= EXPORT_LOG_BYTES_MAX
+            return log_bytes(self._path) <= EXPORT_LOG_BYTES_MAX
 
     def count_plants(self) -> int:
         with translate_errors(_CANNOT_READ), self._snapshot() as connection:
@@ -351,7 +355,7 @@ class SQLiteStore(TokenAndIdTables):
         """Open a connection for the block. It reads one snapshot of the database."""
         self._guard.require_files()
         with contextlib.closing(connect(self._path, self._name)) as connection:
-            connection.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
+            connection.execute(f"BEGIN; {_OPEN_LOG}").fetchall()
             yield connection
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)

@@ -13,9 +13,9 @@ not restart. So changes are refused until all processes have ended. The next one
 """
 
 import math
-import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import apsw
@@ -34,12 +34,9 @@ WAIT_SECONDS: Final = 0.01
 PAUSE_SECONDS: Final = 1.0
 
 
-def log_bytes(path: str) -> int:
-    """Return the size of a log; 0 if there is none."""
-    try:
-        return os.stat(path).st_size  # noqa: PTH116
-    except FileNotFoundError:
-        return 0
+def log_bytes(database: str) -> int:
+    """Return the size of the log of a database in use."""
+    return Path(f"{database}-wal").stat().st_size
 
 
 class WalLimit:
@@ -86,7 +83,7 @@ class WalLimit:
 
     def trim(self) -> bool:
         """Cut a long log to size 0. Return False if readers prevent this."""
-        is_long = log_bytes(self._connection.filename_wal) > self._bytes_max
+        is_long = log_bytes(self._connection.filename) > self._bytes_max
         return not is_long or self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _checkpoint(self, mode: int) -> bool:

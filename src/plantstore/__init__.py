@@ -1,3 +1,3 @@
 """The Plant Store: POST /plants, durable before it answers."""
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"

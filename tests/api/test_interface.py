@@ -261,4 +261,4 @@ def test_the_create_alone_is_the_contract_in_version_1_0_0_with_the_mit_licence(
     info = DOCUMENT["info"]
 
     assert tagged == [("POST", "/plants")]
-    assert (info["version"], info["license"]["identifier"]) == ("1.0.0", "MIT")
+    assert (info["version"], info["license"]["identifier"]) == ("1.1.0", "MIT")

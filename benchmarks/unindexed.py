@@ -8,7 +8,7 @@ import sys
 from plantstore.cli import main
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite import sqlite_plants, word_index
-from plantstore.storage.sqlite.sqlite_pages import tag_word
+from plantstore.storage.sqlite.sqlite_searches import tag_word
 
 
 def index_tag(plant: NewPlant) -> tuple[int, str, str | None, None, str]:

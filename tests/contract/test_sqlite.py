@@ -19,12 +19,12 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import LOG_BYTES_MAX, connect
-from plantstore.storage.sqlite.sqlite_pages import (
+from plantstore.storage.sqlite.sqlite_pages import page_query
+from plantstore.storage.sqlite.sqlite_searches import (
     EXAMINE_SORTED,
     MAKE_VOCABULARY,
     examine_next_query,
     examine_query,
-    page_query,
 )
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.sqlite_tags import MAKE_COUNTS, tags_query

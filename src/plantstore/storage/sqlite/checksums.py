@@ -16,7 +16,8 @@ import msgspec
 
 from plantstore.listings import EVERYTHING, scan
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.sqlite_pages import WITH_IDS, from_json, select_page, to_json
+from plantstore.storage.sqlite.sqlite_pages import WITH_IDS, from_json, to_json
+from plantstore.storage.sqlite.sqlite_searches import select_page
 
 # The version of the schema before plants had checksums.
 VERSION_BEFORE_CHECKSUMS: Final = 12

@@ -26,7 +26,8 @@ from plantstore.storage.migrate import (
     prepare,
     require_same,
 )
-from plantstore.storage.sqlite.sqlite_pages import count_plants, is_complete
+from plantstore.storage.sqlite.sqlite_pages import count_plants
+from plantstore.storage.sqlite.sqlite_searches import is_complete
 from plantstore.storage.sqlite.word_index import index_next
 
 # Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).

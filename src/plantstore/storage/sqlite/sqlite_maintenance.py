@@ -19,7 +19,7 @@ from plantstore.storage.sqlite.file import (
     VERSION_BEFORE_WORDS,
     SQLiteSchema,
 )
-from plantstore.storage.sqlite.sqlite_pages import is_complete
+from plantstore.storage.sqlite.sqlite_searches import is_complete
 from plantstore.storage.sqlite.word_index import has_differences
 from plantstore.store import CheckReport, Remedy
 

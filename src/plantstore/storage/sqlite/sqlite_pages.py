@@ -1,53 +1,28 @@
 """Reads pages of plants.
 
-A page of all plants is one statement. A page of a tag or of a search takes more, which read one
-snapshot. If its plants are too large for a page, the statement returns how many fit, and is run
-again for these.
+A page of all plants is one statement. If its plants are too large for a page, the statement returns
+how many fit, and is run again for these.
 
 Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
 lock and has to wait to get it back. So a batch of changes or a page takes a few statements,
 whatever its size.
-
-Searches
---------
-FTS5 has an entry for each word, and one for each of its first one, three and four characters. It
-reads an entry lazily, in order of id. So a search for a beginning of such a length costs as much
-as the page that it fills. Another beginning is replaced by the words of the index that begin with
-it. If there are too many of these words, the search uses only as many of the first characters as
-have an entry, and the names that it finds are compared with the whole beginning.
-
-A tag is a word of the index, too. Plants that are found by it are compared with the tag, because
-another program may have changed the tag without the index.
-
-The key of a name is another word. FTS5 can list its words in order, from any one on, so it lists
-all plants by name. What a search finds is sorted by the keys in the table of plants.
-
-Such a search examines a limited number of plants for a page. The page may then have fewer plants
-than requested, and the next page continues. An export sorts only once what a search finds.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 import msgspec
 
-from plantstore.errors import BatchRefusedError
 from plantstore.listings import (
-    COUNT_MAX,
     PAGE_BYTES_MAX,
-    SCAN_PLANTS_MAX,
     Count,
     Listing,
     Page,
-    Place,
     PlantsPage,
-    scan,
 )
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
-from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words, tag_key
 
 # JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
 # as bytes, because another program may have stored invalid UTF-8.
@@ -56,12 +31,12 @@ PLANTS: Final = f"CAST({ARRAY} AS BLOB)"
 WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 
 # SQLite knows the size of a text without reading it. A plant that does not exist has none.
-_BYTES: Final = "coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0)"
+BYTES: Final = "coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0)"
 
 # So many plants fit on a page, except those that an older version stored.
 _FITTING: Final = PAGE_BYTES_MAX // PLANT_BYTES_MAX
-_FITS: Final = f":limit <= {_FITTING} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX}"
-_NUMBER_THAT_FITS: Final = f"""
+FITS: Final = f":limit <= {_FITTING} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX}"
+NUMBER_THAT_FITS: Final = f"""
 SELECT max(count(*), {_FITTING}) FROM (
     SELECT sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS bytes FROM {{}}
 ) WHERE bytes <= {PAGE_BYTES_MAX}
@@ -69,8 +44,6 @@ SELECT max(count(*), {_FITTING}) FROM (
 
 _encode = msgspec.json.Encoder().encode
 _PLANTS: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
-_KEYS: Final = msgspec.json.Decoder(dict[int, str])
-_IDS: Final = msgspec.json.Decoder(list[int])
 
 ValueT = TypeVar("ValueT")
 
@@ -99,13 +72,10 @@ def from_json(decoder: msgspec.json.Decoder[ValueT], text: bytes) -> ValueT:
         return decoder.decode(text.decode(errors="replace"))
 
 
-def select_page(connection: apsw.Connection, listing: Listing) -> PlantsPage:
-    """Return the next plants, as `PlantStore.list_plants` does."""
-    if listing.place is not None or not listing.is_everything:
-        with snapshot(connection):
-            return _select_found(connection, listing)
-    bindings = {"after": _after(listing), "limit": listing.limit + 1}
-    text, total = _read(connection, page_query(listing), bindings)
+def select_page_of_all(connection: apsw.Connection, listing: Listing) -> PlantsPage:
+    """Return the next of all plants."""
+    bindings = {"after": first_id(listing), "limit": listing.limit + 1}
+    text, total = read_fitting(connection, page_query(listing), bindings)
     plants = plants_from_json(text)
     is_last = len(plants) < bindings["limit"]
     plants = plants[: listing.limit]
@@ -113,7 +83,9 @@ def select_page(connection: apsw.Connection, listing: Listing) -> PlantsPage:
     return Page(plants, None if is_last else plants[-1].id, is_last, count)
 
 
-def _read(connection: apsw.Connection, query: str, bindings: dict[str, Any]) -> tuple[Any, ...]:
+def read_fitting(
+    connection: apsw.Connection, query: str, bindings: dict[str, Any]
+) -> tuple[Any, ...]:
     """Return the row of a query, whose limit is lowered until the plants fit on a page."""
     while True:
         row: tuple[Any, ...]
@@ -129,13 +101,14 @@ def count_plants(connection: apsw.Connection) -> int:
     return plants
 
 
-def _after(listing: Listing) -> int:
+def first_id(listing: Listing) -> int:
     """Return the id with which, or after which, the page begins."""
     first = ID_MAX if listing.is_descending else ID_MIN
     return first if listing.after is None else listing.after
 
 
-def _comparison(listing: Listing) -> str:
+def after_or_from(listing: Listing) -> str:
+    """Return how the ids of a page compare with `first_id`."""
     comparison = "<" if listing.is_descending else ">"
     return f"{comparison}=" if listing.after is None else comparison
 
@@ -148,12 +121,14 @@ def page_query(listing: Listing) -> str:
     """
     total = "SELECT plants FROM totals" if listing.has_total else "NULL"
     order = "id DESC" if listing.is_descending else "id"
-    following = f"FROM plants WHERE id {_comparison(listing)} :after ORDER BY {order} LIMIT :limit"
-    sizes = f"(SELECT {_BYTES} AS bytes {following})"
+    following = (
+        f"FROM plants WHERE id {after_or_from(listing)} :after ORDER BY {order} LIMIT :limit"
+    )
+    sizes = f"(SELECT {BYTES} AS bytes {following})"
     return f"""
-SELECT CASE WHEN {_FITS} THEN (
+SELECT CASE WHEN {FITS} THEN (
     SELECT {PLANTS} FROM (SELECT id, name, tag {following})
-) ELSE ({_NUMBER_THAT_FITS.format(sizes)}) END, ({total})
+) ELSE ({NUMBER_THAT_FITS.format(sizes)}) END, ({total})
 FROM (SELECT sum(bytes) AS bytes FROM {sizes})
 """
 
@@ -170,390 +145,3 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
     finally:
         if not connection.getautocommit():  # SQLite ends it by itself after some errors
             connection.execute("COMMIT")
-
-
-# Maximum number of plants that a search examines for one page, and in one statement. So a page of
-# usual plants costs at most as much CPU time as about twenty creates.
-EXAMINED_MAX: Final = 256
-
-# The same in order by name. To list words in order takes longer.
-EXAMINED_BY_NAME_MAX: Final = EXAMINED_MAX // 2
-
-# The same for a total, which is asked for once.
-COUNTED_MAX: Final = 4 * EXAMINED_MAX
-
-# Maximum number of plants that are sorted by name for one page. It costs as much.
-SORTED_MAX: Final = 3_000
-
-# The same for an export. Their ids are in memory while it runs.
-SCAN_SORTED_MAX: Final = 100_000
-
-# The lengths of beginnings that have entries of their own. They are those of `prefix` in the
-# migration that creates the table.
-_INDEXED_LENGTHS: Final = (1, 3, 4)
-
-# Maximum number of words that replace the beginning of a word.
-_WORDS_MAX: Final = 32
-
-# A virtual table that lists the words of the index.
-MAKE_VOCABULARY: Final = """
-CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, plant_words, instance)
-"""
-
-# One word, and not several: the table would list each word once for each plant that has it.
-_NEXT_WORD: Final = "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? LIMIT 1"
-
-# No word has U+0001, which comes before all characters of words.
-_FIRST_CHARACTER: Final = "\x01"
-LAST_CHARACTER: Final = "\U0010ffff"
-
-_COUNT: Final = """
-SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
-"""
-
-# The first plant that is not in the index of words yet. None of those after it is in the index.
-FIRST: Final = "SELECT first FROM plants_to_index"
-
-# Whether a plant has the tag, and may have a word. Names that are not ASCII, or have an apostrophe,
-# are left to `has_words`.
-_SEARCHED: Final = f"substr(name, 1, {SEARCHED_CHARACTERS_MAX})"
-_IS_WANTED: Final = f"""
-name IS NOT NULL AND (:any_tag OR tag IS :tag) AND (
-    :word IS NULL
-    OR octet_length({_SEARCHED}) > length({_SEARCHED})
-    OR instr(lower({_SEARCHED}), :word)
-        AND ' ' || lower({_SEARCHED}) GLOB '*[^a-z0-9]' || :word || '*'
-    OR instr({_SEARCHED}, '''') OR instr({_SEARCHED}, '`')
-)
-"""
-
-# The beginnings of the words of tags and of keys, and the word of plants without a tag. No name has
-# a word with `_`. These words have the same beginnings of all indexed lengths, so a plant has only
-# one entry more for each length.
-TAG_MARK: Final = "____t"
-KEY_MARK: Final = "____k"
-UNTAGGED: Final = "____u"
-
-
-class _Query(NamedTuple):
-    """A query of FTS5.
-
-    Attributes:
-        match: the query.
-        is_exact: whether each plant that it finds has the tag and the words.
-
-    """
-
-    match: str
-    is_exact: bool
-
-
-def prepare_searches(connection: apsw.Connection) -> None:
-    """Prepare a connection for searches."""
-    connection.execute(MAKE_VOCABULARY)
-
-
-def tag_word(tag: str | None) -> str:
-    """Return the word of the index for a tag, or for no tag."""
-    if tag is not None and len(tag) > SEARCHED_CHARACTERS_MAX:
-        return TAG_MARK + tag_key(tag)
-    return _short_tag_word(tag)
-
-
-@lru_cache(maxsize=1024)
-def _short_tag_word(tag: str | None) -> str:
-    return UNTAGGED if tag is None else TAG_MARK + tag_key(tag)
-
-
-def is_complete(connection: apsw.Connection) -> bool:
-    """Return whether the index of words has all plants."""
-    return connection.execute(FIRST).get is None
-
-
-def require_complete(connection: apsw.Connection) -> None:
-    """Raise BatchRefusedError unless the index of words has all plants.
-
-    Other reads of a batch may not need the index.
-    """
-    if not is_complete(connection):
-        raise BatchRefusedError(
-            "The index of words is not complete, so nothing can be searched; wait until `plantstore"
-            " reindex` or `plantstore migrate` ends, or run it again"
-        )
-
-
-def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
-    """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
-    require_complete(connection)
-    query = _query(connection, listing)
-    if query is None:
-        return Page([], None, is_last=True, total=Count(0) if listing.has_total else None)
-    found: list[NewPlant] = []
-    keys: dict[int, str] = {}
-    end: int | Place | None = None
-    examined = _examined if listing.place is None else _examined_by_name
-    for part in examined(connection, query, listing, listing.limit + 1):
-        found += part.plants
-        keys |= part.keys
-        end = part.end
-        if len(found) > listing.limit:
-            found = found[: listing.limit]
-            last = found[-1].id
-            end = last if listing.place is None else Place(keys[last], last)
-            break
-        if part.is_cut:
-            break
-    total = _count(connection, query, listing) if listing.has_total else None
-    return Page(found, end, is_last=end is None, total=total)
-
-
-def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
-    if listing.is_everything:
-        return Count(count_plants(connection))
-    if query.is_exact:
-        return Count.up_to_max(_matches(connection, query))
-    found, end = 0, None
-    listing = listing._replace(after=None, place=None)
-    for part in _examined(connection, query, listing, EXAMINED_MAX, COUNTED_MAX):
-        found += len(part.plants)
-        end = part.end
-    return Count(found, is_exact=end is None)
-
-
-def _matches(connection: apsw.Connection, query: _Query, most: int = COUNT_MAX) -> int:
-    """Return how many plants a query finds, at most one more than `most`."""
-    plants: int = connection.execute(_COUNT, (query.match, most + 1)).get
-    return plants
-
-
-def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
-    """Return the query for plants that have the tag and all words. None if there are none."""
-    if listing.words == ():
-        return None
-    has_tag = listing.tag is not None or listing.is_untagged
-    parts = [f'"{tag_word(listing.tag)}"'] if has_tag else []
-    is_exact = True
-    for beginning in listing.words or ():
-        if len(beginning) in _INDEXED_LENGTHS:
-            parts.append(f'"{beginning}" *')
-            continue
-        words = _words(connection, beginning)
-        if not words:
-            return None
-        if len(words) <= _WORDS_MAX:
-            quoted = " OR ".join(f'"{word}"' for word in words)
-            parts.append(f"({quoted})")
-        else:
-            indexed = max(length for length in _INDEXED_LENGTHS if length < len(beginning))
-            parts.append(f'"{beginning[:indexed]}" *')
-            is_exact = False
-    return _Query(" AND ".join(parts), is_exact)
-
-
-def _words(connection: apsw.Connection, beginning: str) -> list[str]:
-    """Return the words of the index with this beginning, at most one more than _WORDS_MAX."""
-    words: list[str] = []
-    first, end = beginning, beginning + LAST_CHARACTER
-    while len(words) <= _WORDS_MAX:
-        word = connection.execute(_NEXT_WORD, (first, end)).get
-        if word is None:
-            break
-        words.append(word)
-        first = word + _FIRST_CHARACTER
-    return words
-
-
-class _Examined(NamedTuple):
-    """Plants that a query finds, and that were examined by one statement.
-
-    Attributes:
-        plants: those that belong to the listing.
-        end: the id or the place of the last one examined; None if there are no more.
-        is_cut: whether more of them would not fit on a page.
-        keys: those of the names of all examined plants by their ids, if that is the order.
-
-    """
-
-    plants: list[NewPlant]
-    end: int | Place | None
-    is_cut: bool
-    keys: dict[int, str]
-
-
-def _examined(
-    connection: apsw.Connection,
-    query: _Query,
-    listing: Listing,
-    number: int,
-    examined_max: int = EXAMINED_MAX,
-) -> Iterator[_Examined]:
-    """Examine the next plants that a query finds, up to `examined_max`.
-
-    If the query is exact, `number` of them are examined at once.
-    """
-    words = () if query.is_exact else listing.words or ()
-    at_once = number if query.is_exact else EXAMINED_MAX
-    bindings = _bindings(listing, words) | {"match": query.match, "limit": at_once}
-    for _ in range(0, examined_max, at_once):
-        bindings["after"] = _after(listing)
-        text, examined, last = _read(connection, examine_query(listing), bindings)
-        is_end = examined < bindings["limit"]
-        yield _Examined(
-            _with_words(text, words), None if is_end else last, bindings["limit"] < at_once, {}
-        )
-        if is_end:
-            return
-        listing = listing._replace(after=last)
-
-
-def _bindings(listing: Listing, words: Sequence[str] = ()) -> dict[str, Any]:
-    any_tag = listing.tag is None and not listing.is_untagged
-    return {"tag": listing.tag, "any_tag": any_tag, "word": max(words, key=len, default=None)}
-
-
-def _with_words(text: bytes, words: Sequence[str]) -> list[NewPlant]:
-    plants = plants_from_json(text)
-    return [plant for plant in plants if has_words(plant.name, words)] if words else plants
-
-
-def examine_query(listing: Listing) -> str:
-    """Return the SQL for the next plants that a query of FTS5 finds.
-
-    Its row has those of them that have the tag, or how many to examine if not all of these fit on a
-    page; how many it found; and the last id of these.
-    """
-    order, last = ("DESC", "min(id)") if listing.is_descending else ("ASC", "max(id)")
-    found = f"""
-    SELECT rowid AS id FROM plant_words
-    WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
-    ORDER BY rowid {order} LIMIT :limit
-"""
-    return _examine(found, last)
-
-
-def _examine(found: str, last: str) -> str:
-    plants = "FROM found LEFT JOIN plants USING (id)"
-    return f"""
-WITH found AS MATERIALIZED ({found})
-SELECT CASE WHEN {_FITS} THEN (
-    SELECT CAST({ARRAY} FILTER (WHERE {_IS_WANTED}) AS BLOB) {plants}
-) ELSE ({_NUMBER_THAT_FITS.format(f"(SELECT {_BYTES} AS bytes {plants})")}) END, number, last
-FROM (SELECT sum({_BYTES}) AS bytes, count(*) AS number, {last} AS last {plants})
-"""
-
-
-_IDS_AND_KEYS: Final = "CAST(json_group_object(id, key) AS BLOB)"
-
-
-def examine_next_query(place: Place) -> str:
-    """Return the SQL for the plants after a place, in order by name.
-
-    Its row has the values of that of `examine_query`, but the keys by ids instead of the last id.
-    """
-    first = f"'{KEY_MARK}' || :key"
-    following = f"""
-    SELECT doc AS id, substr(term, {len(KEY_MARK) + 1}) AS key FROM temp.vocabulary
-    WHERE term >= {{}} AND term < '{KEY_MARK}{LAST_CHARACTER}' LIMIT :limit
-"""
-    if place.id < ID_MIN:
-        return _examine(following.format(first), _IDS_AND_KEYS)
-    # The list of the index begins with the first plant of a key. A query begins after any id.
-    found = f"""
-    SELECT * FROM (
-        SELECT rowid AS id, :key AS key FROM plant_words
-        WHERE plant_words MATCH {first} AND rowid > :after ORDER BY rowid LIMIT :limit
-    ) UNION ALL
-    SELECT * FROM ({following.format(f"{first} || '{_FIRST_CHARACTER}'")}) LIMIT :limit
-"""
-    return _examine(found, _IDS_AND_KEYS)
-
-
-def sort_query(place: Place, column: str) -> str:
-    """Return the SQL for what a query of FTS5 finds after a place, in order by name.
-
-    Its value aggregates the column.
-    """
-    comparison = ">" if place.id >= ID_MIN else ">="
-    return f"""
-SELECT {column} FROM (
-    SELECT id, name_key FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
-    WHERE plant_words MATCH :match AND (name_key, id) {comparison} (:key, :after)
-    ORDER BY name_key, id LIMIT :sorted
-)
-"""
-
-
-# Its row has the values of that of `examine_next_query`, for the result of `sort_query`.
-EXAMINE_SORTED: Final = _examine(
-    "SELECT value->>0 AS id, value->>1 AS key FROM jsonb_each(:sorted) LIMIT :limit",
-    _IDS_AND_KEYS,
-)
-
-
-_EXAMINE_IDS: Final = _examine("SELECT value AS id FROM json_each(:ids) LIMIT :limit", "NULL")
-
-
-def scan_pages(connection: apsw.Connection, listing: Listing) -> Iterator[list[NewPlant]]:
-    """Yield the plants of all pages of a listing, whatever its limit is."""
-    if listing.place is not None and not listing.is_everything:
-        page = select_page(connection, listing._replace(limit=SCAN_PLANTS_MAX))
-        yield page.items
-        if page.is_last:
-            return
-        listing = listing.continued(page.end)
-        query = _query(connection, listing)
-        if query and _matches(connection, query, SCAN_SORTED_MAX) <= SCAN_SORTED_MAX:
-            yield from _scan_sorted(connection, query, listing)
-            return
-    yield from scan(partial(select_page, connection), listing)
-
-
-def _scan_sorted(
-    connection: apsw.Connection, query: _Query, listing: Listing
-) -> Iterator[list[NewPlant]]:
-    """Yield what a query finds in order by name, after it was sorted once."""
-    place = listing.place or Place()
-    words = () if query.is_exact else listing.words or ()
-    bindings = _bindings(listing, words) | _bindings_of(place)
-    sorted_ = connection.execute(
-        sort_query(place, "CAST(json_group_array(id) AS BLOB)"),
-        bindings | {"match": query.match, "sorted": SCAN_SORTED_MAX},
-    ).get
-    ids = from_json(_IDS, sorted_)
-    while ids:
-        page = bindings | {"ids": to_json(ids[:SCAN_PLANTS_MAX]), "limit": SCAN_PLANTS_MAX}
-        text, examined, _ = _read(connection, _EXAMINE_IDS, page)
-        yield _with_words(text, words)
-        del ids[:examined]
-
-
-def _examined_by_name(
-    connection: apsw.Connection, query: _Query, listing: Listing, number: int
-) -> Iterator[_Examined]:
-    """Examine the next plants in order by name, as `_examined` does.
-
-    Those that the query finds are sorted, unless they are too many: then all plants are examined.
-    """
-    place = listing.place or Place()
-    is_sorted = not listing.is_everything and _matches(connection, query, SORTED_MAX) <= SORTED_MAX
-    is_exact = listing.is_everything or (is_sorted and query.is_exact)
-    words = () if is_exact else listing.words or ()
-    at_once = number if is_exact else EXAMINED_BY_NAME_MAX
-    bindings = (
-        _bindings(listing, words) | _bindings_of(place) | {"match": query.match, "limit": at_once}
-    )
-    if is_sorted:
-        sorted_ = sort_query(place, "jsonb_group_array(jsonb_array(id, name_key))")
-        bindings["sorted"] = connection.execute(sorted_, bindings | {"sorted": at_once}).get
-    examine = EXAMINE_SORTED if is_sorted else examine_next_query(place)
-    text, examined, by_id = _read(connection, examine, bindings)
-    keys = from_json(_KEYS, by_id)
-    end = None
-    if examined == bindings["limit"]:
-        last, key = [*keys.items()][-1]
-        end = Place(key, last)
-    yield _Examined(_with_words(text, words), end, bindings["limit"] < at_once, keys)
-
-
-def _bindings_of(place: Place) -> dict[str, Any]:
-    return {"key": place.key, "after": max(place.id, ID_MIN)}

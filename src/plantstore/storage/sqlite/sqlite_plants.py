@@ -17,7 +17,8 @@ from plantstore.decision import decide
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.sqlite_feed import FEED, RECORD_CREATES, executor, record
-from plantstore.storage.sqlite.sqlite_pages import FIRST, select_by_id, to_json
+from plantstore.storage.sqlite.sqlite_pages import select_by_id, to_json
+from plantstore.storage.sqlite.sqlite_searches import FIRST
 from plantstore.storage.sqlite.word_index import MERGE, index_words, row_of
 
 _UPSERT: Final = """

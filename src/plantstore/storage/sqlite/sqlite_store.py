@@ -60,19 +60,14 @@ from plantstore.storage.sqlite.guard import (
 )
 from plantstore.storage.sqlite.sqlite_feed import FEED, TRIM_CHANGES, TRIMMED_MAX, executor, waiter
 from plantstore.storage.sqlite.sqlite_maintenance import STEP_PAGES, check, copy_pages
-from plantstore.storage.sqlite.sqlite_pages import (
-    count_plants,
-    prepare_searches,
-    scan_pages,
-    select_by_id,
-    select_page,
-)
+from plantstore.storage.sqlite.sqlite_pages import count_plants, select_by_id
 from plantstore.storage.sqlite.sqlite_plants import (
     create_plants,
     prepare_creates,
     require_creates,
     write_changes,
 )
+from plantstore.storage.sqlite.sqlite_searches import prepare_searches, scan_pages, select_page
 from plantstore.storage.sqlite.sqlite_tags import select_tags
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, WalLimit, log_bytes
 from plantstore.storage.sqlite.word_index import index_next, merge, start_over

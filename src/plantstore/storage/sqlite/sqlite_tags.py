@@ -10,12 +10,12 @@ import apsw
 
 from plantstore.listings import TagCount, TagListing, TagsPage, page_of_tags
 from plantstore.plants import INT64_MAX
-from plantstore.storage.sqlite.sqlite_pages import (
+from plantstore.storage.sqlite.sqlite_pages import snapshot
+from plantstore.storage.sqlite.sqlite_searches import (
     LAST_CHARACTER,
     TAG_MARK,
     UNTAGGED,
     require_complete,
-    snapshot,
 )
 
 MAKE_COUNTS: Final = """

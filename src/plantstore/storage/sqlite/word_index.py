@@ -26,15 +26,8 @@ import msgspec
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.checksums import checksum_of
-from plantstore.storage.sqlite.sqlite_pages import (
-    FIRST,
-    KEY_MARK,
-    PLANTS,
-    from_json,
-    plants_from_json,
-    tag_word,
-    to_json,
-)
+from plantstore.storage.sqlite.sqlite_pages import PLANTS, from_json, plants_from_json, to_json
+from plantstore.storage.sqlite.sqlite_searches import FIRST, KEY_MARK, tag_word
 from plantstore.words import (
     SEARCHED_CHARACTERS_MAX,
     WORD_CHARACTERS_MAX,

@@ -208,6 +208,15 @@ def test_a_follower_that_comes_when_the_last_one_has_left_gets_the_kept_events()
     assert follow(store, test) == (b"", 0)
 
 
+def test_the_end_of_a_feed_wakes_its_followers() -> None:
+    async def test(tail: Tail) -> bool:
+        news = tail.news
+        tail.end()
+        return news.done()
+
+    assert follow(MemoryStore(), test)
+
+
 def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> None:
     reading, released = threading.Event(), threading.Event()
 

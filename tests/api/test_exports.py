@@ -11,7 +11,7 @@ import pytest
 from plantstore.api.exports import EXPORTS_MAX, READING_THREADS, Exports
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.formats import FORMATS
-from plantstore.listings import EVERYTHING, Listing
+from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX
@@ -143,15 +143,8 @@ def test_json_lines_of_all_plants_need_no_index() -> None:
     class Reindexed(MemoryStore):
         """Has no complete index, as during `plantstore reindex`."""
 
-        def scan_plants(
-            self,
-            listing: Listing = EVERYTHING,
-            *args: Any,
-            **named: Any,
-        ) -> Generator[list[NewPlant]]:
-            if not listing.is_everything:
-                raise StoreUnavailableError("The index of words is not complete")
-            yield from super().scan_plants(listing, *args, **named)
+        def list_plants(self, _listing: Listing) -> PlantsPage:
+            raise StoreUnavailableError("The index of words is not complete")
 
     with World(Reindexed()) as reindexed:
         assert reindexed.send("GET", "/plants.ndjson").status_code == 200

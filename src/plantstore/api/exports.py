@@ -24,11 +24,11 @@ from plantstore.errors import (
     StoreUnavailableError,
 )
 from plantstore.formats import FORMATS, Format
-from plantstore.listings import Listing
+from plantstore.listings import Listing, scan
 from plantstore.observe import DamagedPlantsExported, ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.server.interface import Request, Response
-from plantstore.store import Maintenance, TellDamaged, TellNumber
+from plantstore.store import Store, TellDamaged, TellNumber
 from plantstore.threads import THREADS, Threads
 
 SCOPE: Final = "plants:read"
@@ -61,7 +61,7 @@ class Exports:
     def __init__(
         self,
         authenticator: Authenticator,
-        store: Maintenance,
+        store: Store,
         *,
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
@@ -173,7 +173,7 @@ class Exports:
 
 
 def _pieces(
-    store: Maintenance, form: Format, listing: Listing, tell: TellNumber, tell_damaged: TellDamaged
+    store: Store, form: Format, listing: Listing, tell: TellNumber, tell_damaged: TellDamaged
 ) -> Generator[bytes, None, None]:
     """Yield the bytes of a file of plants. A piece is empty if a page has no plants.
 
@@ -187,16 +187,14 @@ def _pieces(
         raise RequestError(ErrorCode.OVERLOADED, message)
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
     if form is FORMATS["csv"] and not listing.tag and not listing.is_untagged:
-        empty = listing._replace(tag="")
-        with contextlib.closing(store.scan_plants(empty)) as scan:
-            for plants in scan:
-                _render(form, plants)
-                if plants:
-                    break
-                yield b""
+        for plants in scan(store.list_plants, listing._replace(tag="")):
+            _render(form, plants)
+            if plants:
+                break
+            yield b""
     head = form.head
-    with contextlib.closing(store.scan_plants(listing, tell, tell_damaged)) as scan:
-        for plants in scan:
+    with contextlib.closing(store.scan_plants(listing, tell, tell_damaged)) as pages:
+        for plants in pages:
             yield head + _render(form, plants)
             head = b""
 

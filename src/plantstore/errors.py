@@ -187,7 +187,7 @@ class StoreUnavailableError(RequestError):
 
 
 class StoreUnreachableError(StoreUnavailableError):
-    """The store could not be reached, so it has certainly not performed the operation."""
+    """The store has certainly not performed the operation, mostly since it was not reached."""
 
 
 class SchemaOutdatedError(StoreUnavailableError):

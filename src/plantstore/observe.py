@@ -1,8 +1,7 @@
 """The events of the service, as frozen structs, their observers, and the ids of requests.
 
 `plantstore.cli.wiring` decides which observers (the log, the metrics) get the events. An
-observer must not raise and must not block: it may be called on the event loop, or on the
-writer's or the reader's thread.
+observer must not raise and must not block: it may be called on the event loop, or on any thread.
 
 The id of a request is its `X-Request-Id`, or the trace id of a W3C trace context
 (https://www.w3.org/TR/trace-context).

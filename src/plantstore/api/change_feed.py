@@ -35,7 +35,7 @@ EVENT_STREAM: Final = "text/event-stream"
 STREAM_CHANGES_MAX: Final = 500
 
 # Streams of each worker. An idle one has 30 KiB, so all have less than 50 MiB; and to write to all
-# of them takes less than a tenth of a second. A token may have a thousand.
+# of them takes less than a tenth of a second. A token may have three quarters of them.
 STREAMS_MAX: Final = 1_500
 
 # How long nothing is sent before a comment is. Proxies close connections that are idle for a

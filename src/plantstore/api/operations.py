@@ -1,7 +1,7 @@
 """The table of operations: what the service does for each method of each path.
 
-Routing, 404, 405, HEAD, OPTIONS, CORS, the labels of the metrics, the scopes, and which requests a
-full queue refuses follow from it. So do parts of the interface document and of the tests.
+Routing, 404, 405, HEAD, OPTIONS, CORS, the labels of the metrics and the scopes follow from it. So
+do parts of the interface document and of the tests.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
 from plantstore.api.monitoring import Measurements, Readiness, show_liveness
 from plantstore.api.parameters import MEDIA_JSON
-from plantstore.api.resources import PATCHES, Plants, scope_of_put
+from plantstore.api.plants import PATCHES, Plants, scope_of_put
 from plantstore.api.static_files import Web, redirect_to_reference
 from plantstore.api.tags import list_tags
 from plantstore.api.undos import Undos

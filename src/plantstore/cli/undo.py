@@ -28,7 +28,7 @@ from plantstore.store import PlantStore
 def undo(set_name: str, *, dry_run: bool, database: str, standbys_min: int) -> None:
     """Undo an import, or another change set.
 
-    Each plant is what it was before again, unless it was changed since. If the command is
+    Each plant gets back what it was before, unless it was changed since. If the command is
     interrupted, run it again.
     """
     counts = UndoCounts()

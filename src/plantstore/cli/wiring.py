@@ -26,7 +26,7 @@ from plantstore.api.ids import Ids
 from plantstore.api.limits import RatePerToken
 from plantstore.api.monitoring import Measurements, Readiness, Renderings
 from plantstore.api.operations import Parts
-from plantstore.api.resources import Plants
+from plantstore.api.plants import Plants
 from plantstore.api.static_files import load_web
 from plantstore.api.undos import Undos
 from plantstore.cli.opening import open_named

@@ -69,8 +69,8 @@ class RowCounts(msgspec.Struct):
         already_stored: number of rows whose plants were stored before.
         replaced: number of rows that replaced a plant.
         skipped: number of rows that were skipped, because a different plant has the id.
-        refused: number of valid rows that were refused, and of the lines of rows that are not
-            valid: an open quote takes many lines for one row.
+        refused: number of valid rows that were refused, plus the lines of rows that are not valid:
+            one open quote may span many lines.
         deleted: number of rows that deleted a plant.
 
     """

@@ -160,7 +160,7 @@ class GroupRead:
         return [found.get(id_) for [id_] in reads]
 
     def _run(self, kind: str, reads: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return the results of reads. Each is the arguments of its method; equal ones share it."""
+        """Return the results of reads: tuples of arguments. Equal reads share one result."""
         method = getattr(self._store, "list_plants" if kind == "search" else kind)
         results = {read: method(*read) for read in {*reads}}
         return [results[read] for read in reads]

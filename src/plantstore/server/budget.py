@@ -28,7 +28,7 @@ class Budget:
     Args:
         incoming_bytes_max: bytes of unanswered requests, over all connections. Above it,
             connections without a token are closed. If that is not enough, each connection may still
-            hold its share of this limit, divided by the maximum number of connections: so small
+            hold its share, this limit divided by the maximum number of connections: so small
             requests are served beside large ones, and the total is at most twice this limit.
         unread_bytes_max: bytes of unread responses, over all connections. Clients without a valid
             token are disconnected first.

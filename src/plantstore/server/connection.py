@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
         # Whether to let the kernel collect data, and whether data that was read waits.
         self._is_gathering = self._is_behind = False
         self._is_paused = False
-        self._drained: asyncio.Event | None = None  # while the kernel has not taken all bytes
+        self._until_drained: asyncio.Event | None = None  # while the kernel has not taken all bytes
         self._left_bytes = 0  # of a part of a response: those that are not written yet
 
     # The event loop calls these methods (asyncio.Protocol).
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Write no more, and read no further request, until the client has read what is written."""
-        self._drained = asyncio.Event()
+        self._until_drained = asyncio.Event()
 
     def resume_writing(self) -> None:
         """Go on with the next request, or with the response that waits."""
@@ -267,7 +267,7 @@ class Connection(asyncio.Protocol):
             # A response must be written, and read, before more data is read.
             while not (
                 self._exchange.state.is_complete
-                or self._drained is not None
+                or self._until_drained is not None
                 or self._transport.is_closing()
             ):
                 if not self._read_event():
@@ -497,14 +497,14 @@ class Connection(asyncio.Protocol):
             self._left_bytes = max(0, len(part) - end)
             self._write(head + part[start:end], held)
             head = b""
-            if self._drained is not None:
-                await self._drained.wait()
+            if self._until_drained is not None:
+                await self._until_drained.wait()
 
     def _write(self, data: bytes, held: int = 0) -> None:
         """Write data. `held` are the bytes that the service holds until the client has read it."""
         if not self._transport.is_closing():
             self._transport.write(data)
-            if self._drained is not None:
+            if self._until_drained is not None:
                 self._begin_unread(len(data) + held)
 
     def _begin_unread(self, size: int) -> None:
@@ -517,9 +517,9 @@ class Connection(asyncio.Protocol):
 
     def _end_unread(self) -> None:
         self._budget.end_unread(self)
-        if self._drained is not None:
-            self._drained.set()
-            self._drained = None
+        if self._until_drained is not None:
+            self._until_drained.set()
+            self._until_drained = None
 
     def _end_response(self, head: bytes, body: bytes) -> None:
         """Write a response, or its end, when this iteration of the event loop ends."""
@@ -540,7 +540,7 @@ class Connection(asyncio.Protocol):
         head, body = self._response
         self._response = (b"", b"")
         self._transport.write(head + body)
-        if self._drained is not None:
+        if self._until_drained is not None:
             self._begin_unread(len(head) + len(body))
         self._deadlines.drain()
         exchange.enter(states.WRITE)
@@ -582,7 +582,7 @@ class Connection(asyncio.Protocol):
 
     def drop(self) -> None:
         """Close the connection if it waits for its client: the service needs its memory now."""
-        if self._drained is not None:
+        if self._until_drained is not None:
             self._discard_received()
             self.abort()
         elif self._exchange.state.request is states.HEAD:

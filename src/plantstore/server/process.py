@@ -1,7 +1,7 @@
 """The limits of a process, and the folder that several workers share.
 
 The folder has their counts for the metrics and, on SQLite, the locks with which they take turns to
-write (`plantstore.commit.writer.Turnstile`).
+write (`plantstore.commit.turnstile.Turnstile`).
 """
 
 import contextlib

@@ -120,6 +120,7 @@ RESPONSE_TRANSITIONS: Final = {
     CLOSE: dict.fromkeys(ResponseState, CLOSED),
 }
 
+# Deadlines are compared by identity: a rest that is discarded has a new deadline.
 FIRST_REQUEST: Final = Deadline(Due.CLOSE)
 NEXT_REQUEST: Final = Deadline(Due.CLOSE, is_idle=True)
 REQUEST: Final = Deadline(Due.REFUSE)

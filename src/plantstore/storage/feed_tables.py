@@ -101,9 +101,11 @@ class LatestTags:
         """
         if number is None:
             return select()
-        if number != self._number or len(self._pages) >= KEPT_PAGES_MAX:
+        if number != self._number:
             self._number, self._pages = number, {}
         if listing not in self._pages:
+            if len(self._pages) >= KEPT_PAGES_MAX:
+                self._pages = {}
             self._pages[listing] = select()
         return self._pages[listing]
 

@@ -5,7 +5,8 @@ READS_AT_ONCE read plants. Two are each behind a lock: one reads tokens, and one
 but plants. A scan, a check, or what waits for changes opens a connection of its own, because it
 takes long.
 
-Any number of stores, in any number of processes, may use one database: a store caches nothing.
+Any number of stores, in any number of processes, may use one database: a store caches nothing but
+pages of tags, until the next change.
 """
 
 import contextlib
@@ -55,7 +56,7 @@ from plantstore.storage.postgres.session import (
     translate_errors,
 )
 from plantstore.storage.tables import TokenAndIdTables
-from plantstore.store import TIDY_SECONDS, CheckReport, TellDamaged, TellNumber
+from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, CheckReport, TellDamaged, TellNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -127,7 +128,10 @@ class PostgresStore(TokenAndIdTables):
         return results
 
     def tidy(self) -> float:
-        return self._trim()
+        try:
+            return self._trim()
+        except StoreUnavailableError:
+            return TIDY_SOON_SECONDS
 
     def _trim(self, changes_max: int = 0) -> float:
         """Trim the feed. Return what `tidy` does."""

@@ -10,9 +10,10 @@ import pytest
 from plantstore.commit.fair_queue import FairQueue
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError, StoreUnavailableError
-from plantstore.listings import Listing, Page
+from plantstore.listings import Listing, Page, TagListing, TagsPage
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
+from plantstore.storage.feed_tables import KEPT_PAGES_MAX, LatestTags
 from plantstore.store import READS, Maintenance, PlantStore, Store, TokenStore
 from support.stores import OTHER_METHODS, READ_METHODS, Gate, MemoryStore, WatchedStore
 
@@ -276,3 +277,18 @@ def test_a_failed_read_has_the_error_of_its_cause_and_is_reported(
         assert failed.value.code is code
 
     assert run(store, test) == [ReadFailed(failure, reads=1)]
+
+
+def test_a_page_of_tags_that_is_kept_is_not_counted_again_when_no_more_are_kept() -> None:
+    tags, counted = LatestTags(), []
+    listings = [TagListing(limit) for limit in range(1, KEPT_PAGES_MAX + 1)]
+
+    def count() -> TagsPage:
+        page = TagsPage([], is_last=True, untagged=0)
+        counted.append(page)
+        return page
+
+    for listing in (*listings, listings[0]):
+        tags.read(listing, 7, count)
+
+    assert len(counted) == KEPT_PAGES_MAX

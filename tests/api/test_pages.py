@@ -93,9 +93,9 @@ def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) 
 
 
 def test_the_page_preloads_each_module_that_it_needs_at_the_start(pages: World) -> None:
-    imports = {"preview.js", "plan.js", "columns.js", "existing.js", "csv.js", "sending.js"}
-    workbooks = {"library.js", "workbook.js", "sheetjs.js"}
-    later = {"app.js", "duplicates.js", "printing.js", "refused.js"} | imports | workbooks
+    imports = {"preview.js", "plan.js", "columns.js", "existing.js", "sending.js"}
+    files = {"csv.js", "encodings.js", "library.js", "workbook.js", "sheetjs.js"}
+    later = {"app.js", "duplicates.js", "printing.js", "refused.js"} | imports | files
     folder = resources.files("plantstore") / "web/page"
     files = {file.name for file in folder.iterdir() if file.name.endswith(".js")} - later
 

@@ -73,7 +73,7 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     expect(said).to_have_text("1 new, 1 the same, 1 change, 1 refused")
     expect(preview.get_by_text("Not used: Preis")).to_be_visible()
     shown = preview.get_by_role("table", name="The first plants").locator("tbody tr")
-    expect(shown.nth(2)).to_have_text("3Rosa ×Rosa")
+    expect(shown.nth(3)).to_have_text("3Rosa ×Rosa")
     refused = ["6", "The id must be a whole number", "=1+1 · 7 · Tilia · -7"]
     assert listed_errors(page) == [refused]
     expect(preview.get_by_role("group", name="1 plant exists")).to_contain_text("Another")
@@ -95,12 +95,34 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     page.get_by_role("button", name="Close", exact=True).click()
     corrected = saved.decode("utf-8-sig").replace("=1+1;", "5;")
     drop(page, corrected.encode("utf-8-sig"), name)
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Import", exact=True)).to_be_focused()
     import_rows(page, "1 new")
 
     expect(page.locator("#said")).to_have_text(f"1 plant imported: {name}")
     expect(page.get_by_role("dialog")).to_be_hidden()
     new = [NewPlant(3, "Rosa ×", "Rosa"), NewPlant(5, "Tilia", "-7")]
     assert stored_plants(garden.database) == old | {plant.id: plant for plant in new}
+
+
+def test_the_encoding_of_a_file_must_be_chosen_unless_it_is_sure(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page()
+    dialog = page.get_by_role("dialog")
+    encoding = dialog.get_by_role("combobox", name="Encoding")
+
+    drop(page, "id,name\n1,Röschen\n".encode("cp1252"))
+    expect(page.locator("#preview-said")).to_have_text("1 new")
+    expect(encoding.locator("option").nth(1)).to_contain_text("Röschen")
+    dialog.get_by_role("button", name="Import", exact=True).click()
+    expect(encoding).to_be_focused()
+    assert not stored_plants(garden.database)
+    encoding.select_option("windows-1252")
+    import_rows(page, "1 new")
+
+    expect(page.locator("#said")).to_have_text("1 plant imported: plants.csv")
+    assert stored_plants(garden.database) == {1: NewPlant(1, "Röschen")}
 
 
 def test_a_workbook_updates_plants_and_this_is_undone(
@@ -122,7 +144,9 @@ def test_a_workbook_updates_plants_and_this_is_undone(
     with page.expect_file_chooser() as chooser:
         page.locator("label").get_by_text("Choose a file").click()
     chooser.value.set_files(file)
-    expect(page.locator("#preview-plants .above")).to_have_text("Row 1: Nursery Greene")
+    expect(page.locator("#preview-plants .above")).to_have_text(
+        ["Row 1: Nursery Greene", "Row 2: id · name · price"]
+    )
     page.get_by_role("radio", name="Update").check()
     import_rows(page, "1 new, 1 the same, 1 change, 1 refused")
     expect(page.locator("#said")).to_have_text("1 new, 1 changed: a.xlsx")

@@ -7,7 +7,12 @@ import { Toast } from "../../src/plantstore/web/page/elements.js";
 import { html, isolate } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
-import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
+import {
+  deletePlants,
+  deleteSelected,
+  renameTag,
+  tagPlants,
+} from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import {
   answer,
@@ -302,6 +307,18 @@ test("a free id of the service is offered until it is used", async () => {
   ]);
 });
 
+test("if the service has no free id, a plant without one is not stored, and this is said", async () => {
+  const refusal = { error: 1006, message: "Fewer ids are left" };
+  answer(...Array.from({ length: 2 }, () => respond(refusal, 409)));
+  const bodies = [];
+  answerFile((request) => bodies.push(request.body));
+  addPlants();
+
+  await assert.rejects(state.dialog.act({ name: "Ulmus" }, SAVE), { member: "id" });
+
+  assert.deepEqual(bodies, []);
+});
+
 /** Wait until the service has given this id. */
 function offered(id) {
   return new Promise((resolve) => {
@@ -346,6 +363,27 @@ test("an undo keeps what somebody else has changed, and says so", async () => {
   assert.deepEqual([stored.get("1"), stored.get("2").tag], [ABIES, "Theirs"]);
 });
 
+test("one plant is deleted without a question, if it is known that it can be restored", async () => {
+  const { act } = await open(ABIES);
+  const { stored } = serve([ABIES, ROSA]);
+
+  await act({}, { value: "delete" });
+  assert.deepEqual([state.toast.text, stored.has("1")], ["Deleted:", false]);
+  assert.equal(await undo(), "Restored:");
+  update({ keepsChanges: null, dialog: null });
+  await deletePlants([ROSA]);
+
+  assert.deepEqual([state.dialog.title, stored.has("2")], ["Delete this plant?", true]);
+});
+
+test("a deletion of the selected plant that fails is said", async () => {
+  Object.assign(serve([ABIES]), { refuse: () => ({ error: 2003, message: "It is refused" }) });
+
+  await deleteSelected([ABIES]);
+
+  assert.equal(state.toast.text, "It is refused");
+});
+
 describe("a plant that somebody else has changed is deleted only after the difference is shown", () => {
   for (const [given, isStored] of [
     ["yes", false],
@@ -354,9 +392,8 @@ describe("a plant that somebody else has changed is deleted only after the diffe
     test(`after "${given}"`, async () => {
       const { stored } = serve([{ ...ABIES, name: "Rare" }]);
       const asked = answerQuestions(given);
-      deletePlants([ABIES]);
 
-      const said = await state.dialog.act({});
+      const said = await deletePlants([ABIES]);
 
       const { columns, versions, yes } = asked[0];
       assert.deepEqual(
@@ -435,6 +472,15 @@ test("a tag of several plants is not set over the tags of somebody else without 
   assert.deepEqual(stored.get("1").tag, "Theirs");
   assert.deepEqual(stored.get("3"), { ...renamed, tag: "Tree" });
   assert.deepEqual([state.toast.text, state.toast.plant.id], ["Saved:", "3"]);
+});
+
+test("before several plants get a tag, it is said how many have another one", () => {
+  tagPlants([ABIES, ROSA, { ...ACER, tag: "Maple" }]);
+
+  assert.match(
+    textOf(state.dialog.View(state.dialog.content)),
+    /2 of them have a tag now: it is replaced\./,
+  );
 });
 
 test("conflicts are resolved that the service shows only later, or does not list at first", async () => {

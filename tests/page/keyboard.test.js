@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { press } from "../../src/plantstore/web/page/keyboard.js";
+import { search, type as typeSearch } from "../../src/plantstore/web/page/listing.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { answer, respondPlants } from "./tab.js";
 
@@ -22,8 +23,11 @@ function element(name, found, more = {}) {
 }
 
 const makeRow = (name) => {
-  const parts = { a: element(name, {}), input: element(`box of ${name}`, {}) };
-  return { querySelector: (selector) => parts[selector], parts };
+  const parts = {
+    a: element(name, {}, { click: () => done.push(`open ${name}`) }),
+    input: element(`box of ${name}`, {}),
+  };
+  return { querySelector: (selector) => parts[selector], parts, getAttribute: () => name };
 };
 const [first, second] = [makeRow("first"), makeRow("second")];
 Object.assign(first, { nextElementSibling: second, previousElementSibling: null });
@@ -31,7 +35,12 @@ Object.assign(second, { nextElementSibling: null, previousElementSibling: first 
 
 const inRow = (row) => element("link", { "#plants tr": row, "#listing": row });
 const PLACES = {
-  search: element("search", { "#search": {}, "input:not([type=checkbox])": {} }),
+  search: element(
+    "search",
+    { "#search": {}, "input:not([type=checkbox])": {} },
+    { select: () => done.push("its text") },
+  ),
+  button: element("button", { button: {} }),
   first: inRow(first),
   second: inRow(second),
   head: element("head", { "#listing": {} }),
@@ -73,13 +82,54 @@ describe("keys lead through the list", () => {
     ["first", "ArrowUp", {}, ["search"]],
     ["first", " ", {}, ["box of first"]],
     ["second", " ", { shiftKey: true }, ["box of second with Shift"]],
-    ["second", "/", {}, ["search"]],
-    ["heading", "/", {}, ["search"]],
+    ["second", "/", {}, ["search", "its text"]],
+    ["heading", "/", {}, ["search", "its text"]],
+    ["button", "/", {}, ["search", "its text"]],
   ]) {
     test(`${key} in ${place}: ${expected}`, () => {
       assert.deepEqual(type(place, key, more), [expected, true]);
     });
   }
+});
+
+test("with Shift, the arrows select, too", () => {
+  const plants = ["first", "second"].map((id) => ({ id, name: "Rosa" }));
+  for (const [place, key, expected] of [
+    ["first", "ArrowDown", "second"],
+    ["second", "ArrowUp", "first"],
+  ]) {
+    done = [];
+    const listing = { plants, links: new Map(), total: 2, isExact: true };
+    update({ selected: new Map(), listing });
+
+    type(place, key, { shiftKey: true });
+
+    assert.deepEqual([done, [...state.selected.keys()]], [[expected], ["first", "second"]]);
+  }
+  update({ selected: new Map(), listing: null });
+});
+
+test("the arrow down and Enter in the search wait for what is typed", async () => {
+  const { promise, resolve } = Promise.withResolvers();
+  answer(promise);
+  typeSearch({ currentTarget: { value: "ros" } });
+
+  const [, isPrevented] = type("search", "ArrowDown");
+  type("search", "Enter");
+  const before = [...done];
+  resolve(respondPlants([{ id: "8", name: "Rosa" }]));
+  await new Promise((shown) => onUpdate(() => state.isSearching || shown()));
+  await new Promise(setImmediate);
+  onUpdate(() => {});
+
+  assert.deepEqual([before, isPrevented, done], [[], true, ["first", "open first"]]);
+  typeSearch({ currentTarget: { value: "rosa" } });
+  type("search", "ArrowDown");
+  typeSearch({ currentTarget: { value: "" } });
+  search();
+  await new Promise((shown) => onUpdate(() => state.isSearching || shown()));
+  onUpdate(() => {});
+  assert.equal(done.length, 2, "more was typed");
 });
 
 describe("over the end of a page, the arrows lead to the next one", () => {

@@ -56,6 +56,11 @@ describe("columns are suggested by their usual names, or by their order", () => 
     ["Quantity,Latin\n1,A\n2,B", [-1, 1, -1], true],
     ["Label,Latin\n3,A\n10,B\n3,C", [-1, 1, -1], true],
     ["3,A\n10,B\n3,C", [-1, 1, -1], false],
+    ["Rosa canina L.\nAcer rubrum\nTilia cordata", [-1, 0, -1], false],
+    ["Rosa canina L.,\nAcer rubrum,Tree\nTilia,Tree", [-1, 0, 1], false],
+    ["Rosa canina L.,7\nAcer rubrum,many", [-1, 0, 1], false],
+    ["Sorszám,Ár,Név\n1,7,A\n2,8,B", [0, 2, -1], true],
+    ["B7,Rosa\n2,Acer\n3,Tilia", [0, 1, -1], false],
   ];
 
   for (const [content, columns, isHeaded] of files) {
@@ -82,20 +87,20 @@ describe("the names of the columns are below a title", () => {
     ["Nursery Greene;;\n;;\nid;name;tag\n1;A;B", 2],
     ["Table 1\nid,name,tag\n1,A,B", 1],
     ["Plants,Plants,Plants\nLabel,Latin,Bed\n1,A,B", 1],
-    ["Stock,,,2024-05-01\nWhat,Where,Size,When\nA,B,C,D", 1],
+    ["Stock,,,2024-05-01\nWhat,Where,Size,When\nA,B,C,D", 1, false],
     ["Plant,,\nid,name,tag\n1,A,B", 1],
     ["Name\nTag\nA", 0],
     ["Latin,Bed\nRosa,A\nAbies,Group", 0],
     ["id,name\n1,A,\n2,B,C", 0],
   ];
 
-  for (const [content, top] of files) {
+  for (const [content, top, isHeaded = true] of files) {
     test(content.split("\n")[top], async () => {
       const preview = await previewOf(content);
       const plan = await makePlan(preview, signal);
 
-      assert.deepEqual([preview.top, preview.isHeaded], [top, true]);
-      assert.ok(plan.indexes.every((index) => index > top));
+      assert.deepEqual([preview.top, preview.isHeaded], [top, isHeaded]);
+      assert.ok(plan.indexes.every((index) => index > top || !isHeaded));
       assert.equal([...plan.faults.keys()].filter((index) => index <= top).length, 0);
     });
   }
@@ -201,7 +206,7 @@ describe("rows whose id other rows have with another plant", () => {
 
 test("if the encoding is a guess, plants with other letters are shown first", async () => {
   const preview = await previewOf(`id,name\n${"1,Rosa\n".repeat(9)}2,Äpfel\n`);
-  preview.table.isGuessed = true;
+  preview.table.encodings = [["windows-1252", "", ""]];
 
   const { shown } = await makePlan(preview, signal);
 
@@ -395,6 +400,7 @@ describe("if names of new plants are there already, the preview asks whether to 
     assert.deepEqual(paths, [
       "plants?sort=name&limit=1000",
       "plants?sort=name&from=Abies&limit=20",
+      "plants?sort=name&from=Rosa+x+alba&limit=20",
     ]);
   });
 
@@ -501,7 +507,10 @@ describe("a row is the same if only blanks at the ends are stored besides", () =
 
     await openStored(ids.map(blank), `id,name\n${ids.map((id) => `${id},Rosa ${id}\n`).join("")}`);
 
-    assert.match(text(), / 5 Rosa 5 Nothing to import: 0 new, 120 the same Close$/);
+    assert.match(
+      text(),
+      / Row 1: id · name 1 .* 5 Rosa 5 … and 115 more Nothing to import: 0 new, 120 the same Close$/,
+    );
     assert.ok(!hasImport());
   });
 });
@@ -528,12 +537,12 @@ test("without a column of names, only the tags of plants that exist can be impor
 });
 
 describe("plants whose ids or names are pasted are selected", () => {
-  const select = async (rows, resultOf) => {
+  const select = async (rows, resultOf = () => NONE) => {
     answerImports(resultOf);
     update({ dialog: null, selected: new Map() });
     openPreview(new File([rows], "pasted rows"), true);
     await checked();
-    assert.match(text(), /Select 1 plant/);
+    assert.match(text(), /^Select plants .* Select 1 plant$/);
 
     const said = await state.dialog.act({}, { value: "select" });
 
@@ -553,9 +562,74 @@ describe("plants whose ids or names are pasted are selected", () => {
     const rosa = { id: "7", name: "Rosa" };
     globalThis.fetch = async () => respondPlants([rosa]);
 
-    assert.deepEqual(await select("rosa\nAbies\n", () => ({ stored: 2 })), [undefined, rosa]);
+    assert.deepEqual(await select("rosa\n"), [undefined, rosa]);
     assert.match(text(), / Name Column 1 Tag /, "also if there is one column");
   });
+
+  const plants = ["Acer rubrum L.", "Acer rubrum L. ", "acer  rubrum l."].map((name, at) => ({
+    ...{ id: String(at), name },
+  }));
+  const selectAll = async (pasted) => {
+    answerImports(() => NONE);
+    update({ dialog: null, selected: new Map() });
+    openPreview(new File([pasted], "pasted rows"), true);
+    await checked();
+    await state.dialog.act({}, { value: "select" });
+    return [...state.selected.keys()];
+  };
+
+  for (const [pasted, ids, said] of [
+    ["Acer rubrum L.", ["0", "1"], "1 of the names is there already: 2 plants"],
+    ["ACER RUBRUM L.", ["0", "1", "2"], "1 of the names is there already: 3 plants"],
+  ]) {
+    test(`all that have exactly the name, or else that fold to it: ${pasted}`, async () => {
+      globalThis.fetch = async () => respondPlants(plants);
+
+      assert.deepEqual(await selectAll(pasted), ids);
+      assert.ok(text().includes(said), text());
+    });
+  }
+
+  test("also if many have it in a large catalogue", async () => {
+    const many = Array.from({ length: 1200 }, (_, id) => ({ id: String(id), name: "Rosa" }));
+    const fields = { "Total-Count": "100000", Link: '<plants?sort=name&after=999>; rel="next"' };
+    globalThis.fetch = async (path) => {
+      const query = new URLSearchParams(path.split("?")[1]);
+      const from = Number(query.get("after") ?? -1) + 1;
+      const page = many.slice(from, from + Number(query.get("limit")));
+      return respondPlants([...page, ...(from > 0 ? [{ id: "x", name: "Tilia" }] : [])], fields);
+    };
+
+    assert.equal((await selectAll("Rosa")).length, 1200);
+  });
+
+  test("beside new names, they are no default", async () => {
+    globalThis.fetch = async () => respondPlants([{ id: "7", name: "Rosa" }]);
+    answerImports(() => ({ stored: 2 }));
+    update({ dialog: null });
+    openPreview(new File(["Rosa\nAbies\n"], "pasted rows"), true);
+    await checked();
+
+    assert.match(text(), /^Import pasted rows .* Cancel Import Select 1 plant$/);
+  });
+});
+
+test("the encoding must be chosen, if no character tells it", async () => {
+  const bytes = Uint8Array.from("id,name\n1,R\xf9\x9ee", (char) => char.charCodeAt(0));
+  const select = () =>
+    findAll("select", state.dialog.View(state.dialog.content)).find(({ required }) => required);
+  await open(bytes, () => ({ stored: 1 }));
+  const before = textOf(select().children);
+
+  select().onchange({ currentTarget: { value: "iso-8859-15" } });
+  await checked();
+
+  assert.match(before, /^Choose… Růže – Central European \(windows-1250\) .*Rùže – /);
+  const chosen = select().children.find(({ props }) => props.selected);
+  assert.equal(chosen.props.value, "iso-8859-15");
+  assert.equal(findAll("select", state.dialog.View(state.dialog.content)).length > 1, true);
+  await open("id,name\n1,Růže", () => ({ stored: 1 }));
+  assert.equal(select(), undefined);
 });
 
 test("the preview says what the service would do, and stores nothing", async () => {

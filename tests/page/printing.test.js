@@ -91,6 +91,23 @@ describe("the number of sheets is said before", () => {
   }
 });
 
+test("plants that the service has not counted are counted before", async () => {
+  const { promise, resolve } = Promise.withResolvers();
+  answer(promise);
+  update({ listing: { ...state.listing, total: 30, isExact: false } });
+  const shown = () => textOf(state.dialog.View({ ...state.dialog.content, kind: "grid24" }));
+
+  const counted = askAndPrint();
+  const before = [state.dialog.title, shown()];
+  resolve(respondPlants(many));
+  await counted;
+
+  assert.equal(before[0], "Print more than 30 plants");
+  assert.match(before[1], / more than 2 sheets Cancel Print$/);
+  assert.equal(state.dialog.title, "Print 66 plants");
+  assert.match(shown(), / 3 sheets Cancel Print$/);
+});
+
 test("all plants of the search are printed, of all its pages, and the list says how many there are", async () => {
   const link = { Link: '<plants?after=1&limit=1000&q=ro&tag=R>; rel="next"' };
   const requests = answer(respondPlants(many.slice(0, 1), link), respondPlants(many.slice(1, 2)));

@@ -15,7 +15,7 @@ import {
 } from "../../src/plantstore/web/page/sets.js";
 import { deletePlants, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { respond, serve, textOf } from "./tab.js";
+import { findAll, respond, serve, textOf } from "./tab.js";
 
 const MANY = Array.from({ length: 100 }, (_, id) => ({ id: String(id), name: "Rosa" }));
 
@@ -212,7 +212,7 @@ test("the last change is undone without a question, and those of many plants are
   await state.dialog.act({ tag: "Pot" });
   const tags = () => [stored.get("0").tag, stored.get("1").tag];
 
-  await undoLast();
+  await findAll("button", UndoButton())[0].onclick();
   assert.deepEqual(tags(), ["Bed", "Bed"]);
   update({ dialog: null });
   await undoLast();

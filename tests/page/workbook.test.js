@@ -182,6 +182,38 @@ describe("a formula without a result and an error are faults", () => {
   });
 });
 
+describe("a formula of an .xls is a fault, unless its result is told", () => {
+  /** Return an .xls (BIFF8) of one cell, which has the formula 1+1. @param {number[]} result */
+  const make = (result) => {
+    const record = (type, bytes) => [type & 255, type >> 8, bytes.length, 0, ...bytes];
+    const begin = (kind) =>
+      record(0x809, [0, 6, kind, 0, 0xbb, 0xd, 0xcc, 7, 0, 0, 0, 0, 6, 0, 0, 0]);
+    const end = record(0x0a, []);
+    const globals = begin(5);
+    const place = globals.length + 4 + 9 + end.length;
+    const sheet = record(0x85, [place, 0, 0, 0, 0, 0, 1, 0, 65]);
+    const code = [7, 0, 0x1e, 1, 0, 0x1e, 1, 0, 3];
+    const formula = record(6, [0, 0, 0, 0, 0, 0, ...result, 0, 0, 0, 0, 0, 0, ...code]);
+    const stream = [...globals, ...sheet, ...end, ...begin(16), ...formula, ...end];
+    const archive = CFB.utils.cfb_new();
+    CFB.utils.cfb_add(archive, "/Workbook", new Uint8Array(stream));
+    return new Uint8Array(CFB.write(archive, { type: "array" }));
+  };
+  const told = "A formula whose result an .xls does not tell: save it as .xlsx";
+
+  for (const [name, result, fault] of [
+    ["2", [0, 0, 0, 0, 0, 0, 0, 64], undefined],
+    ["0, which LibreOffice writes for a text", [0, 0, 0, 0, 0, 0, 0, 0], told],
+    ["an empty text, which others write if there is none", [3, 0, 0, 0, 0, 0, 255, 255], told],
+  ]) {
+    test(name, async () => {
+      const [found] = listFaults(await readSheet(make(result)));
+
+      assert.equal(found?.[2], fault);
+    });
+  }
+});
+
 describe("what a spreadsheet hides or merges is told", () => {
   const sheet = () => ({
     ...utils.aoa_to_sheet([

@@ -17,7 +17,7 @@ import {
 } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { UndoButton } from "./sets.js";
-import { deletePlants, renameTag, tagPlants } from "./several.js";
+import { deleteSelected, renameTag, tagPlants } from "./several.js";
 import { state, update } from "./state.js";
 import { Table } from "./table.js";
 import { TagList, TagsButton } from "./tags.js";
@@ -38,7 +38,7 @@ export function Catalogue() {
         <${TagList} />
         <div>
           <${Summary} />
-          <div id="table" hidden=${isEmpty}><${Table} /></div>
+          <div id="table" hidden=${isEmpty} inert=${state.isSearching}><${Table} /></div>
           <${Selected} />
           ${isEmpty && html`<${Nothing} />`}
           <${Pages} label="Pages, below" />
@@ -164,7 +164,7 @@ function Selected() {
       <button type="button" data-needs="plants:read" onclick=${() => print(listSelected())}>
         Print
       </button>
-      <button type="button" data-needs="plants:delete" onclick=${() => deletePlants(plants)}>
+      <button type="button" data-needs="plants:delete" onclick=${() => deleteSelected(plants)}>
         Delete
       </button>
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>

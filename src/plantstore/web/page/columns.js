@@ -4,7 +4,7 @@
 const USUAL = {
   id: "id nr no number nummer num número numer č номер # plantid",
   name:
-    "name scientificname botanicalname latinname taxonname plantname taxon wissenschaftlichername " +
+    "name scientificname botanicalname latinname latin taxonname plantname taxon wissenschaftlichername " +
     "botanischername nomscientifique nombrecientífico plant pflanze species art nom nombre nome " +
     "nazwa название",
   tag: "tag genus gattung genre género rodzaj род group category",

@@ -2,34 +2,16 @@
  * CSV: files in any common encoding, and pasted rows, become rows of cells; and rows become CSV for
  * the service. This module and PapaParse are loaded when the user chooses a file.
  *
- * @typedef {{rows: string[][], faults: Map<number, string>, separator: string, encoding?: string,
- *   isGuessed?: boolean, cellFaults?: Map<number, Map<number, string>>, notes?: string[],
+ * @typedef {{rows: string[][], faults: Map<number, string>, separator: string, encodings?: string[][],
+ *   cellFaults?: Map<number, Map<number, string>>, notes?: string[],
  *   sheets?: string[], sheet?: number}} Table the rows of a file, also the empty ones, so that a row
  *   has the number that a spreadsheet shows; by their index, what is wrong with rows; how CSV is
- *   written, and whether this encoding may be wrong; of a workbook, by row and column, what is wrong
+ *   written, and the encodings to choose from, if none is sure; of a workbook, by row and column, what is wrong
  *   with cells, what the user must know, the names of its sheets, and the one that is read
  */
 
+import { listEncodings } from "./encodings.js";
 import { loadLibrary } from "./library.js";
-
-/** What files may be written in, as browsers know it (https://encoding.spec.whatwg.org). */
-export const ENCODINGS = Object.entries({
-  Unicode: ["utf-8", "utf-16le", "utf-16be"],
-  "Western European": ["windows-1252", "iso-8859-15", "macintosh"],
-  "Central European": ["windows-1250", "iso-8859-2", "iso-8859-16"],
-  "Baltic, Nordic": ["windows-1257", "iso-8859-4", "iso-8859-10", "iso-8859-13"],
-  "Celtic, Maltese": ["iso-8859-14", "iso-8859-3"],
-  Cyrillic: ["windows-1251", "koi8-r", "koi8-u", "iso-8859-5", "ibm866", "x-mac-cyrillic"],
-  Greek: ["windows-1253", "iso-8859-7"],
-  Turkish: ["windows-1254"],
-  Hebrew: ["windows-1255", "iso-8859-8"],
-  Arabic: ["windows-1256", "iso-8859-6"],
-  Vietnamese: ["windows-1258"],
-  Thai: ["windows-874"],
-  Chinese: ["gbk", "gb18030", "big5"],
-  Japanese: ["shift_jis", "euc-jp"],
-  Korean: ["euc-kr"],
-}).flatMap(([script, names]) => names.map((name) => [name, `${script} (${name})`]));
 
 /** The largest file, and the largest content of a workbook: all rows are in the memory of the tab. */
 export const FILE_BYTES_MAX = 100_000_000;
@@ -75,8 +57,8 @@ export function pause() {
  * @returns {Promise<Table>}
  */
 export async function readCsv(bytes, encoding) {
-  const [guess, isSure] = guessEncoding(bytes);
-  const found = encoding ?? guess;
+  const [encodings, isSure] = guessEncoding(bytes);
+  const found = encoding ?? encodings[0][0];
   let text = new TextDecoder(found).decode(bytes).replace(/^\ufeff+/, "");
   if (isBinary(text)) throw new UnreadableError(BROKEN);
   // PapaParse reads one kind of line end.
@@ -91,7 +73,7 @@ export async function readCsv(bytes, encoding) {
       if (cells.some((cell) => cell.includes("\ufffd"))) table.faults.set(index, WRONG);
     }
   }
-  return { ...table, separator, encoding: found, isGuessed: !isSure };
+  return { ...table, separator, encodings: isSure ? [] : encodings };
 }
 
 /**
@@ -119,27 +101,22 @@ export function readPasted(text) {
 }
 
 /**
- * Return the encoding of a text, and whether it is sure. What is not UTF-8 is taken for one of the
- * single-byte encodings of Windows, unless most of its characters beyond ASCII are UTF-8: then only
- * some rows are not.
+ * Return the encodings that bytes may be written in, the most likely first, and whether the first is
+ * sure. If most characters beyond ASCII are UTF-8, only some rows are not.
  *
  * @param {Uint8Array} bytes
- * @returns {[string, boolean]}
+ * @returns {[string[][], boolean]}
  */
 function guessEncoding(bytes) {
   const [first, second] = bytes;
-  if (first === 0xff && second === 0xfe) return ["utf-16le", true];
-  if (first === 0xfe && second === 0xff) return ["utf-16be", true];
-  const as = (/** @type {string} */ encoding) => new TextDecoder(encoding).decode(bytes);
-  const text = as("utf-8");
+  if (first === 0xff && second === 0xfe) return [[["utf-16le"]], true];
+  if (first === 0xfe && second === 0xff) return [[["utf-16be"]], true];
+  const text = new TextDecoder().decode(bytes);
   const wrong = text.match(/\ufffd/g)?.length ?? 0;
-  if (wrong === 0 || wrong <= (text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0)) {
-    return ["utf-8", wrong === 0];
-  }
-  if (/[а-яё]{3}/i.test(as("windows-1251"))) return ["windows-1251", false];
-  // In 1252, these are signs that stand beside no letter: ł, ą and ż of 1250.
-  const isCentral = /\p{L}[¹³¿]/u.test(as("windows-1252"));
-  return [isCentral ? "windows-1250" : "windows-1252", false];
+  const right = text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0;
+  if (wrong === 0) return [[["utf-8"]], true];
+  const others = listEncodings(bytes);
+  return [wrong > right ? others : [["utf-8", "Unicode (utf-8)", WRONG], ...others], false];
 }
 
 /**

@@ -6,7 +6,8 @@
  *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
  *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string,
- *   stop?: () => void}} Dialog has `stop` while what it does can be stopped
+ *   stop?: () => void, retry?: () => void}} Dialog has `stop` while what it does can be stopped, and
+ *   `retry` is called after an outage if its error was that
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
  * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
@@ -143,7 +144,7 @@ async function attempt(dialog, button) {
  * @param {{id: string, fields?: string[], cancel?: string, buttons: Button[], more?: any,
  *   children: any}} props the names of the fields, the label of the button that closes the dialog,
  *   and what follows the buttons; the attributes
- * @typedef {[value: string, label: string, look?: string]} Button
+ * @typedef {[value: string, label: any, look?: string]} Button
  */
 export function Frame({
   id,

@@ -68,10 +68,9 @@ export async function findStored(preview, signal) {
     isAll = total <= sought.size * PLANTS_A_NAME && !signal.aborted;
     return isAll;
   });
-  const named = new Map(plants.map((plant) => [fold(plant.name), plant]));
+  const named = Map.groupBy(plants, (plant) => fold(plant.name));
   await forEach(sought, signal, async ([key, text]) => {
-    const [other] = named.has(key) || isAll ? [] : await findNamed(text, signal);
-    stored.set(key, named.get(key) ?? other);
+    stored.set(key, (isAll ? named.get(key) : await findNamed(text, signal)) ?? []);
   });
 }
 

@@ -1,10 +1,11 @@
 /**
  * The keyboard. Keys without Ctrl act only while the list has the focus (WCAG 2.1.4): the arrows
- * move, Space selects, / searches, and n adds a plant. Enter opens a plant, since names are links.
+ * move, and select with Shift, Space selects, / searches, also from a button, and n adds a plant. Enter
+ * opens a plant, since names are links.
  */
 
 import { focus, isTextField } from "./elements.js";
-import { findTurn } from "./listing.js";
+import { findTurn, isAwaited, pick, search, whenShown } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { undoLast } from "./sets.js";
 import { may, state } from "./state.js";
@@ -36,20 +37,26 @@ function findAct({ key, shiftKey }, target) {
   const row = target.closest("#plants tr");
   const box = row?.querySelector("input");
   if (key === "ArrowDown" && target.closest(ABOVE)) {
-    const next = row ? row.nextElementSibling : document.querySelector("#plants tr");
-    return next ? () => enter(next) : turnPage("next", "#plants tr");
+    if (!row) return () => enterList();
+    const next = row.nextElementSibling;
+    return next ? () => move(row, next, shiftKey) : turnPage("next", "#plants tr");
+  }
+  if (key === "Enter" && isAwaited() && target.closest("#search")) {
+    return () => {
+      search();
+      enterList((link) => link.click());
+    };
   }
   if (key === "ArrowUp" && row) {
     const previous = row.previousElementSibling;
-    if (previous) return () => enter(previous);
+    if (previous) return () => move(row, previous, shiftKey);
     return turnPage("prev", "#plants tr:last-child") ?? (() => focus("#search"));
   }
   if (key === " " && box && target !== box) {
     return () => box.dispatchEvent(new MouseEvent("click", { shiftKey, bubbles: true }));
   }
-  if (!target.closest(LIST)) return undefined;
-  if (key === "/") return () => focus("#search");
-  return key === "n" && may("plants:create") && addPlants;
+  if (key === "/" && target.closest(`${LIST}, button`)) return selectSearch;
+  return target.closest(LIST) && key === "n" && may("plants:create") && addPlants;
 }
 
 /**
@@ -65,6 +72,36 @@ function turnPage(relation, selector) {
     if (state.listing !== listing) enter(document.querySelector(selector));
   };
   return turn && act;
+}
+
+/**
+ * Go to the first row, as soon as the list shows what is typed. If it has none, go on to the next page.
+ *
+ * @param {(link: HTMLElement) => void} [act] is called there
+ */
+function enterList(act) {
+  const { activeElement } = document;
+  whenShown(() => {
+    if (document.activeElement !== activeElement) return; // The user has gone elsewhere.
+    const link = document.querySelector("#plants tr")?.querySelector("a");
+    link?.focus();
+    if (link) act?.(link);
+    else turnPage("next", "#plants tr")?.();
+  });
+}
+
+/** Go to another row; with the key Shift, select both. @param {Element} row @param {Element} next @param {boolean} isPicking */
+function move(row, next, isPicking) {
+  const ids = [row, next].map((each) => each.getAttribute("data-id"));
+  const plants = state.listing?.plants.filter(({ id }) => ids.includes(id)) ?? [];
+  if (isPicking && row.querySelector("input")) pick(plants);
+  enter(next);
+}
+
+/** Go to the search. What is typed replaces its text. */
+function selectSearch() {
+  focus("#search");
+  /** @type {?HTMLInputElement} */ (document.querySelector("#search"))?.select();
 }
 
 /** @param {?Element} row gets the focus */

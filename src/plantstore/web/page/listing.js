@@ -11,6 +11,9 @@ import { refreshTags } from "./tags.js";
 
 const PLANTS_A_PAGE = 50;
 
+/** Acts on the plants that are searched for, as soon as they are shown. @type {null|(() => void)} */
+let actOnFound = null;
+
 /** How many plants the service lists at once. */
 const LISTED_MAX = 1000;
 
@@ -56,7 +59,9 @@ export async function load(isQuiet) {
     if (signal.aborted) return; // Another page is loading.
     if (!(error instanceof ApiError)) throw error;
     if (isQuiet) return; // It is loaded after an outage.
-    update({ isLoading: false, listing: error.isOutage ? old : null, problem: error });
+    const listing = error.isOutage ? old : null;
+    actOnFound = null;
+    update({ isLoading: false, isSearching: false, listing, problem: error });
   }
 }
 
@@ -104,7 +109,27 @@ function show(query, listing) {
     if (selected.has(plant.id)) selected.set(plant.id, plant);
   }
   const current = findCurrent(listing);
-  update({ isLoading: false, problem: null, listing, shownQuery: query, selected, current });
+  const ended = { isLoading: false, isSearching: false, problem: null };
+  update({ ...ended, listing, shownQuery: query, selected, current });
+  if (actOnFound) whenShown(actOnFound);
+}
+
+/** Do something with the list: now, or when it shows what is typed, unless more is typed. @param {() => void} act */
+export function whenShown(act) {
+  actOnFound = state.isSearching ? act : null;
+  if (!state.isSearching) act();
+}
+
+/** Whether something will be done with the list when it shows what is typed. */
+export function isAwaited() {
+  return actOnFound !== null;
+}
+
+/** Wait for the plants of what is typed into a field. @param {Partial<typeof state>} typed */
+function expect(typed) {
+  actOnFound = null;
+  update({ ...typed, isSearching: true });
+  loading.abort();
 }
 
 /**
@@ -196,8 +221,7 @@ export function listSelected() {
 
 /** Search for what is typed, after a pause, among the plants of the tag. @param {On<HTMLInputElement>} event */
 export function type({ currentTarget: { value } }) {
-  update({ search: value });
-  loading.abort();
+  expect({ search: value });
   begin(search);
 }
 
@@ -211,10 +235,9 @@ export function search(event) {
 
 /** Begin the list by name at what is typed, after a pause. @param {On<HTMLInputElement>} event */
 export function beginAt({ currentTarget: { value } }) {
-  update({ from: value });
+  expect({ from: value });
   const from = value.trim() ? value.slice(0, TEXT_MAX) : "";
   const query = [...select(state.query, LISTED), ...(from ? [["from", from]] : [])];
-  loading.abort();
   begin(() => visit("from", `?${new URLSearchParams(query)}`));
 }
 

@@ -2,6 +2,9 @@
 
 import { TEXT_MAX } from "./address.js";
 import { client } from "./client.js";
+import { findAll } from "./listing.js";
+
+/** @typedef {import("./client.js").Plant} Plant */
 
 /** How many plants whose names begin alike are looked through for one that has a name. */
 const LOOKED_THROUGH = 20;
@@ -26,10 +29,14 @@ export function fold(name) {
   return words || name;
 }
 
-/** Return plants that have a name. @param {string} name @param {AbortSignal} [signal] */
+/** Return the plants that have a name. @param {string} name @param {AbortSignal} [signal] */
 export async function findNamed(name, signal) {
   // In order by name, they are the first ones from this name on.
   const query = new URLSearchParams({ sort: "name", from: name.slice(0, TEXT_MAX) });
+  const isNamed = (/** @type {Plant|undefined} */ plant) =>
+    plant !== undefined && fold(plant.name) === fold(name);
   const { plants } = await client.list(query, LOOKED_THROUGH, signal);
-  return plants.filter((plant) => fold(plant.name) === fold(name));
+  const isAll = plants.length < LOOKED_THROUGH || !isNamed(plants.at(-1));
+  const all = isAll ? plants : await findAll(query, (found) => isNamed([...found.values()].at(-1)));
+  return all.filter(isNamed);
 }

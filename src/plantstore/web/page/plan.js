@@ -7,20 +7,20 @@
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet?: number,
  *   table?: import("./csv.js").Table, top: number, isHeaded?: boolean, columns?: Columns,
  *   isGuess?: boolean, isWrong?: boolean, plan?: Plan, named?: Map<string, Plant>, same: Set<string>,
- *   stored: Map<string, Plant|undefined>, isRead: boolean, isSent?: boolean, isDone?: boolean,
+ *   stored: Map<string, Plant[]>, isRead: boolean, isSent?: boolean, isDone?: boolean,
  *   conflict?: import("./client.js").Conflict, twins?: "skip"|"import",
  *   refused?: import("./refused.js").Refused, saved?: {name: string, url: string},
  *   run: AbortController}} Preview what the user chose, and what became of it; the index of the first
  *   row that is used; whether only its values tell the column of ids, and whether they were none; by
  *   their ids, the plants, which keep their names; the ids of plants that are the same but for blanks
- *   at the ends; by its folded name, a plant that has it already; `isRead` if the table is what was
+ *   at the ends; by its folded name, the plants that have it already; `isRead` if the table is what was
  *   chosen; `isSent` and `isDone` if the import has begun, and has ended; what becomes of rows whose
  *   id a plant has already, and of those that get an id and whose name a plant has; and a file with
  *   the refused rows
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], conflict?: import("./client.js").Conflict, ids: string[], indexes: number[],
  *   lines: number[], readSent: (at: number) => Plant, unnumbered: number, same: number,
- *   twins: Plant[], left: number, faults: Map<number, string>, shown: string[][],
+ *   twins: Plant[][], left: number, faults: Map<number, string>, shown: string[][],
  *   result?: import("./client.js").ImportResult, changing: Changing[],
  *   action?: import("./sets.js").Action,
  *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>}} Plan the CSV that is
@@ -66,10 +66,10 @@ export function suggest(preview, top) {
   preview.top = top ?? findTop(rows, sample, preview.isPasted);
   const first = rows[preview.top];
   const found = recognize(first);
+  const below = rows.slice(preview.top + 1);
+  const isOverIds = /^\D+$/.test(first[0]) && areIds(below, below.slice(0, SAMPLED_ROWS));
   preview.isHeaded =
-    top !== undefined ||
-    Object.values(found).some((column) => column >= 0) ||
-    (!preview.isPasted && !first.some((cell) => INTEGER.test(cell)));
+    top !== undefined || Object.values(found).some((column) => column >= 0) || isOverIds;
   const start = findStart(preview);
   const plants = sample.filter((at) => at >= start).map((at) => rows[at]);
   const list = (/** @type {number} */ column) =>
@@ -80,7 +80,7 @@ export function suggest(preview, top) {
   if (found.id < 0) found.id = maybe;
   const isFree = (/** @type {number} */ column) => !Object.values(found).includes(column);
   const isCount = preview.isHeaded && COUNTS.test(fold(first[0]));
-  preview.isGuess = found.id < 0 && isFree(0) && !isCount && areIds(rows.slice(start), list(0));
+  preview.isGuess = found.id < 0 && isFree(0) && !isCount && areIds(rows.slice(start), plants);
   if (preview.isGuess) found.id = 0;
   const isNames = (/** @type {number} */ column) => {
     const cells = list(column);
@@ -111,8 +111,9 @@ export function listSample(rows) {
 }
 
 /**
- * Return the first row that is no title: the one that names the most columns; or else the first that
- * is about as wide as the table. Copied rows without such names have no title.
+ * Return the first row that is no title: the one that names the most columns; or else, in a table of
+ * three columns or more, the first that is more than half as wide. Copied rows without such names have
+ * no title.
  *
  * @param {string[][]} rows @param {number[]} sample @param {boolean} isPasted
  */
@@ -128,18 +129,20 @@ function findTop(rows, sample, isPasted) {
   }
   if (best >= 0 || isPasted) return best >= 0 ? best : sample[0];
   const widest = Math.max(...widths);
-  return sample[widths.findIndex((width) => width > widest / 2)];
+  return sample[widths.findIndex((width) => widest < 3 || width > widest / 2)];
 }
 
 /**
  * Whether the first column has ids: most are integers, and none of these is there twice.
  *
- * @param {string[][]} rows @param {string[]} sample
+ * @param {string[][]} rows @param {string[][]} sample
  */
 function areIds(rows, sample) {
-  const integers = sample.filter((cell) => INTEGER.test(cell));
-  if (integers.length <= sample.length / 2) return false;
-  const ids = rows.map(([cell = ""]) => cell.trim()).filter((cell) => INTEGER.test(cell));
+  const list = (/** @type {string[][]} */ all) => all.map(([cell = ""]) => cell.trim());
+  const cells = list(sample).filter((cell) => cell !== "");
+  const integers = cells.filter((cell) => INTEGER.test(cell));
+  if (integers.length <= cells.length / 2) return false;
+  const ids = list(rows).filter((cell) => INTEGER.test(cell));
   return new Set(ids).size === ids.length;
 }
 
@@ -196,10 +199,11 @@ export async function makePlan(preview, signal, given) {
     const fault = check(cells, index) || repeat;
     if (fault) plan.faults.set(index, fault);
     const isSame = !fault && same.has(own);
-    const twin = !fault && own === "" && stored.get(foldName(name));
-    const isLeft = twin && twins === "skip";
+    const alike = (!fault && own === "" && stored.get(foldName(name))) || [];
+    const exact = alike.filter((plant) => plant.name.trim() === name);
+    const isLeft = alike.length > 0 && twins === "skip";
     if (isSame) plan.same += 1;
-    if (twin) plan.twins.push(twin);
+    if (alike.length > 0) plan.twins.push(exact.length > 0 ? exact : alike);
     if (isLeft) plan.left += 1;
     const isNew = !fault && own === "" && !isLeft;
     const id = isNew ? ids.next().value : own;
@@ -207,7 +211,7 @@ export async function makePlan(preview, signal, given) {
     if (isNew) plan.unnumbered += 1;
     const text = write([[id, name, tag].slice(0, fields.length)]);
     // By other letters than those of English, one sees whether the encoding is right.
-    const shown = !table.isGuessed || /[^\0-\x7f]/.test(text) ? plan.shown : others;
+    const shown = !table.encodings?.length || /[^\0-\x7f]/.test(text) ? plan.shown : others;
     if (shown.length < SHOWN_ROWS && INTEGER.test(id)) shown.push([isNew ? "new" : id, name, tag]);
     if (isSame) return;
     parts.push(text);

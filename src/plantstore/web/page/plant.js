@@ -7,7 +7,7 @@ import { countPlants, focus, makePause, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { findNamed } from "./names.js";
-import { ApiError, CHANGED, messageOf } from "./requests.js";
+import { ApiError, CHANGED, IDS_EXHAUSTED, messageOf } from "./requests.js";
 import { attempt, finish, makeAction } from "./sets.js";
 import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
@@ -38,7 +38,7 @@ function PlantView({ plant, tag }) {
   const { namesake, spareId } = state;
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
-        cancel=${readOnly ? "Close" : "Cancel"} more=${plant && html`<${Delete} plant=${plant} />`}>
+        cancel=${readOnly ? "Close" : "Cancel"} more=${plant && html`<${Delete} />`}>
       <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus required
         readOnly=${readOnly} value=${plant?.name} oninput=${type} />
       <p id="namesake" class="hint" role="status">
@@ -49,7 +49,7 @@ function PlantView({ plant, tag }) {
       ${
         isNew &&
         html`<${Field} id="plant-id" name="id" label="Id" inputmode="numeric"
-          pattern="-?[0-9]+" title="A whole number" value=${spareId} hint=${ANY_ID} />`
+          pattern="\\s*-?[0-9]+\\s*" title="A whole number" value=${spareId} hint=${ANY_ID} />`
       }
       ${plant && html`<${Steps} plant=${plant} />`}
     <//>
@@ -72,11 +72,10 @@ function Steps({ plant }) {
   `;
 }
 
-/** @param {{plant: Plant}} props */
-function Delete({ plant }) {
+function Delete() {
   return html`
     <li class="apart" data-needs="plants:delete">
-      <button type="button" onclick=${() => deletePlants([plant])}>Delete</button>
+      <button value="delete" formnovalidate>Delete</button>
     </li>
   `;
 }
@@ -110,7 +109,7 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   const act = async ({ id = state.spareId, name = "", ...typed }, button) => {
     addsAnother = button.value === "another";
     checkName(name);
-    if (id === "") await takeSpareId(); // One may type faster than it is offered.
+    if (id === "") await takeSpareId(); // One may type faster than it is offered, or there is none.
     const own = id === "" ? state.spareId : String(BigInt(id)); // without zeros before it
     const plant = { id: own, name, tag: (typed.tag ?? tag) || undefined };
     const create = () => client.change([{ before: null, after: plant }], { set: action.set });
@@ -128,19 +127,19 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     dialog.content = { tag };
     update();
     button.form?.reset();
-    takeSpareId();
+    offerSpareId();
     focus("#plant-name");
     return `Saved: ${plant.id}`;
   };
   const dialog = { View: PlantView, title: "Add a plant", content: { tag }, act };
   forgetNamesake();
   open(dialog);
-  takeSpareId();
+  offerSpareId();
 }
 
 /** Throw an error if a name is missing. @param {string} [name] */
 function checkName(name) {
-  if (name === "") throw new ApiError("`name` is missing");
+  if (name === "") throw new ApiError("`name` is missing", 400);
 }
 
 /**
@@ -156,15 +155,18 @@ function explain({ error, message, plant }, id) {
   return refusal;
 }
 
-/** Fill in a free id, unless one is typed before it is known. */
+/** Fill in a free id, unless one is typed before it is known. If there is none, the user enters one. */
+function offerSpareId() {
+  takeSpareId().catch(messageOf);
+}
+
 async function takeSpareId() {
-  try {
-    if (state.spareId) return;
-    const { first } = await client.takeIds(1);
-    if (!state.spareId) update({ spareId: first }); // Another request may be faster.
-  } catch (error) {
-    messageOf(error); // The user enters one.
-  }
+  if (state.spareId) return;
+  const { first } = await client.takeIds(1).catch((error) => {
+    if (error.error !== IDS_EXHAUSTED) throw error;
+    throw new ApiError("`id` must be entered: no further one is offered", 400);
+  });
+  if (!state.spareId) update({ spareId: first }); // Another request may be faster.
 }
 
 /** @param {string} link `#/plants/7` */
@@ -198,6 +200,7 @@ function showPlant(plant) {
   const action = makeAction("changed", 1, "plants:update");
   /** @type {Act} */
   const act = async (typed, { value }) => {
+    if (value === "delete") return await deletePlants([plant]);
     checkName(typed.name);
     const mine = { ...plant, ...typed };
     if (typed.tag === "") delete mine.tag;

@@ -10,14 +10,14 @@
  */
 
 import { client } from "./client.js";
-import { ENCODINGS, FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
+import { FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
 import { Choice, Frame, open } from "./dialogs.js";
-import { countPlants, number } from "./elements.js";
+import { countPlants, focus, number } from "./elements.js";
 import { findStored, readChanging, readPlants, SHOWN_CHANGES } from "./existing.js";
 import { html, renew } from "./html.js";
 import { pick } from "./listing.js";
 import { fold } from "./names.js";
-import { listSample, makePlan, suggest } from "./plan.js";
+import { findStart, listSample, makePlan, suggest } from "./plan.js";
 import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError, ID_TAKEN } from "./requests.js";
 import { describeResult, importPlants, SentView } from "./sending.js";
@@ -65,7 +65,8 @@ export function openPreview(file, isPasted = false) {
     return "";
   };
   open({ View: PreviewView, title: `Import ${file.name}`, content: { preview }, act });
-  if (state.dialog) state.dialog.isTouched = isPasted;
+  const retry = () => preview.isSent || refresh(preview);
+  Object.assign(state.dialog ?? {}, { isTouched: isPasted, retry });
   refresh(preview);
 }
 
@@ -96,6 +97,9 @@ async function refresh(preview) {
     await readPlants(preview, signal);
     await findStored(preview, signal);
     await check(preview, signal);
+    const isFound = preview.isPasted && !isNeeded(preview) && listFound(preview).length > 0;
+    const title = isFound ? "Select plants" : `Import ${preview.file.name}`;
+    Object.assign(dialog ?? {}, { title });
   } catch (error) {
     if (signal.aborted) return;
     const isKnown = error instanceof UnreadableError;
@@ -104,6 +108,10 @@ async function refresh(preview) {
     Object.assign(dialog ?? {}, { error: shown });
   }
   update();
+  // Enter does what the main button says, if nothing is to be decided.
+  if (document.activeElement?.matches("#preview menu button")) {
+    focus("#preview form:valid menu .primary");
+  }
 }
 
 /**
@@ -166,16 +174,14 @@ function PreviewView({ preview }) {
   const buttons = error ? [["check", "Try again"]] : [];
   const isUsable = plan?.result && isNamed(preview);
   const found = isUsable ? listFound(preview) : [];
-  const isNeeded = isUsable && countChanges(plan) > 0;
-  if (isNeeded) buttons.push(["import", "Import", "primary"]);
-  const idle = isNeeded || !isUsable ? "" : "Nothing to import: ";
+  if (isNeeded(preview)) buttons.push(["import", "Import", "primary"]);
+  const selects = renew(`Select ${countPlants(found.length)}`);
+  if (!isNeeded(preview) && found.length > 0) buttons.push(["select", selects, "primary"]);
+  const idle = isNeeded(preview) || !isUsable ? "" : "Nothing to import: ";
   const select =
+    isNeeded(preview) &&
     found.length > 0 &&
-    html`
-    <li class="apart">
-      <button value="select" formnovalidate>${renew(`Select ${countPlants(found.length)}`)}</button>
-    </li>
-  `;
+    html`<li class="apart"><button value="select" formnovalidate>${selects}</button></li>`;
   const doing = error ? "" : table ? "Checking…" : "Reading…";
   return html`
     <${Frame} id="preview" cancel=${idle ? "Close" : "Cancel"} buttons=${buttons} more=${select}>
@@ -193,15 +199,21 @@ function PreviewView({ preview }) {
 function Choices({ preview }) {
   const {
     rows,
-    encoding,
-    isGuessed,
+    encodings = [],
     sheets = [],
   } = /** @type {import("./csv.js").Table} */ (preview.table);
   const headers = listSample(rows).map((at) => [String(at), describeRow(rows, at)]);
   return html`
+    ${
+      encodings.length > 0 &&
+      html`<fieldset>
+        <legend>In which encoding are the names right?</legend>
+        <${Select} label="Encoding" value=${preview.encoding ?? ""} isRequired
+          options=${[["", "Choose…"], ...encodings.map(describeEncoding)]}
+          choose=${(/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false })} />
+      </fieldset>`
+    }
     <div class="tools">
-      <${Select} label="Encoding" value=${encoding} options=${isGuessed ? ENCODINGS : []}
-        choose=${(/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false })} />
       <${Select} label="Sheet" value=${String(preview.sheet)}
         options=${sheets.length > 1 ? sheets.map((name, at) => [String(at), name]) : []}
         choose=${(/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false })} />
@@ -210,6 +222,11 @@ function Choices({ preview }) {
         choose=${(/** @type {string} */ at) => chooseHeader(preview, at)} />
     </div>
   `;
+}
+
+/** @param {string[]} encoding */
+function describeEncoding([name, label, example]) {
+  return [name, `${example} – ${label}`];
 }
 
 /**
@@ -266,12 +283,16 @@ function Plants({ preview }) {
       <td colspan=${FIELDS.length}><bdi>${describeRow(rows, at)}</bdi></td>
     </tr>
   `;
-  const above = listSample(rows).filter((at) => at < preview.top);
+  const more = plan.ids.length + plan.same - plan.shown.length;
+  const above = listSample(rows).filter((at) => at < findStart(preview));
   return html`
     <div id="preview-plants" role="region" aria-label="The first plants" tabindex="0">
       <table aria-label="The first plants" aria-rowcount=${rows.length}>
         <thead><tr>${FIELDS.map(makeHead)}</tr></thead>
-        <tbody>${above.map(makeAbove)} ${plan.shown.map(makeRow)}</tbody>
+        <tbody>
+          ${above.map(makeAbove)} ${plan.shown.map(makeRow)}
+          ${more > 0 && html`<tr><td class="hint" colspan=${FIELDS.length}>${renew(`… and ${number(more)} more`)}</td></tr>`}
+        </tbody>
       </table>
     </div>
   `;
@@ -282,7 +303,10 @@ function Questions({ preview }) {
   const plan = /** @type {Plan} */ (preview.plan);
   const { twins, changing } = plan;
   const existing = countExisting(plan);
-  const named = [...new Set(twins)].map((old) => ({ old }));
+  const named = [...new Set(twins.flat())].map((old) => ({ old }));
+  const are = twins.length === 1 ? "is" : "are";
+  const at =
+    named.length > 1 && named.length !== twins.length ? `: ${countPlants(named.length)}` : "";
   return [
     existing > 0 &&
       html`<${Question} legend="${countPlants(existing)} ${existing === 1 ? "exists" : "exist"}"
@@ -291,7 +315,7 @@ function Questions({ preview }) {
         pick=${(/** @type {any} */ value) => chooseConflict(preview, value)} />`,
     named.length > 0 &&
       html`<${Question}
-        legend="${number(twins.length)} of the names ${twins.length === 1 ? "is" : "are"} there already"
+        legend="${number(twins.length)} of the names ${are} there already${at}"
         label="Plants that have these names" plants=${named} total=${named.length}
         name="twins" options=${TWINS} chosen=${preview.twins ?? ""}
         pick=${(/** @type {any} */ value) => choose(preview, { twins: value })} />`,
@@ -326,16 +350,17 @@ function Question({ legend, label, plants, total, ...choice }) {
 /**
  * A choice, if there is one.
  *
- * @param {{label: string, value: string, options: string[][], choose: (value: string) => void}} props
+ * @param {{label: string, value: string, options: string[][], isRequired?: boolean,
+ *   choose: (value: string) => void}} props
  */
-function Select({ label, value, options, choose }) {
+function Select({ label, value, options, isRequired = false, choose }) {
   if (options.length === 0) return null;
   const change = (/** @type {On<HTMLSelectElement>} */ { currentTarget }) =>
     choose(currentTarget.value);
   return html`
     <label class="choice">
       ${label}${" "}
-      <select onchange=${change}>
+      <select onchange=${change} required=${isRequired}>
         ${options.map(
           ([key, name]) =>
             html`<option key="${key} ${name}" value=${key} selected=${key === value}>${name}</option>`,
@@ -353,7 +378,13 @@ function isNamed({ columns, named }) {
 /** Return the plants whose ids, or names, are all that a file has. @param {Preview} preview */
 function listFound({ plan, columns, named }) {
   if ((columns?.tag ?? -1) >= 0) return [];
-  return [...new Set(named ? named.values() : (plan?.twins ?? []))];
+  return [...new Set(named ? named.values() : (plan?.twins.flat() ?? []))];
+}
+
+/** Whether an import would store or change plants. @param {Preview} preview */
+function isNeeded(preview) {
+  const { plan } = preview;
+  return Boolean(plan?.result && isNamed(preview) && countChanges(plan) > 0);
 }
 
 /** Return how many plants exist and would change. @param {Plan} plan */
@@ -379,7 +410,6 @@ function describeNotes(preview) {
   const named = others.slice(0, NAMED_MAX).join(", ");
   const more = others.length > NAMED_MAX ? ` and ${others.length - NAMED_MAX} more` : "";
   const notes = {
-    "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
     [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. To change these plants with a file later, export them.`]:
       giveIds !== undefined,

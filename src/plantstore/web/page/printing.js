@@ -8,6 +8,7 @@ import { Choice, Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
 import { findAll } from "./listing.js";
+import { messageOf } from "./requests.js";
 import { state, update } from "./state.js";
 import { encode } from "./uqr.mjs";
 
@@ -41,8 +42,8 @@ const HINT =
 /** What was printed last. */
 let chosen = "list";
 
-/** @param {{total: number, kind: string, place: string}} props what is chosen */
-function PrintView({ total, kind, place }) {
+/** @param {{total: number, isExact: boolean, kind: string, place: string}} props what is chosen */
+function PrintView({ total, isExact, kind, place }) {
   const [places] = LABELS[kind] ?? [0];
   const look = (/** @type {Event} */ { target }) => {
     const { name, value } = /** @type {HTMLInputElement} */ (target);
@@ -63,7 +64,9 @@ function PrintView({ total, kind, place }) {
             hint="For a sheet of which labels are used: the first that is left, counted row by row." />
         </div>
       </div>
-      <p role="status">${places > 0 && `${sheets} ${sheets === "1" ? "sheet" : "sheets"}`}</p>
+      <p role="status">
+        ${places > 0 && `${isExact ? "" : "more than "}${sheets} ${sheets === "1" ? "sheet" : "sheets"}`}
+      </p>
     <//>
   `;
 }
@@ -79,14 +82,18 @@ function isLocal() {
 }
 
 /** Print the selected plants, or those of the list, of all its pages. @param {Plant[]} [selected] */
-export function askAndPrint(selected) {
+export async function askAndPrint(selected) {
   const { listing, shownQuery } = state;
-  const total = selected?.length ?? listing?.total ?? 0;
+  let found = selected;
+  const describe = (/** @type {number} */ total, isExact = true) => ({
+    title: `Print ${countPlants(total, isExact)}`,
+    content: { kind: chosen, place: "1", ...dialog?.content, total, isExact },
+  });
   /** @type {import("./dialogs.js").Act} */
   const act = async ({ kind = chosen, place = "1" }) => {
     chosen = kind;
     const [places] = LABELS[kind] ?? [1];
-    const plants = selected ?? (await findAll());
+    const plants = found ?? (await findAll());
     const query = selected ? new URLSearchParams() : shownQuery;
     const title = entitle(query) || "Plants";
     const about = `${countPlants(plants.length)}, ${new Date().toLocaleDateString("en-CA")}`;
@@ -98,8 +105,20 @@ export function askAndPrint(selected) {
     window.onafterprint = () => update({ sheet: null });
     window.print();
   };
-  const content = { total, kind: chosen, place: "1" };
-  open({ View: PrintView, title: `Print ${countPlants(total)}`, content, act, isDisposable: true });
+  const isExact = found !== undefined || listing?.isExact;
+  const total = found?.length ?? listing?.total ?? 0;
+  /** @type {import("./dialogs.js").Dialog|undefined} */
+  let dialog;
+  dialog = { View: PrintView, ...describe(total, isExact), act, isDisposable: true };
+  open(dialog);
+  if (isExact) return;
+  // The service counts up to a limit only.
+  found = await findAll(undefined, () => state.dialog === dialog).catch(
+    (error) => void messageOf(error),
+  );
+  if (!found || state.dialog !== dialog) return;
+  Object.assign(dialog, describe(found.length));
+  update();
 }
 
 /**

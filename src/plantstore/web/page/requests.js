@@ -2,8 +2,12 @@
 
 export const NOT_FOUND = 404;
 
-/** The error numbers of an id that another plant has, and of a plant that somebody else has changed. */
+/**
+ * The error numbers of an id that another plant has, of ids of which none is left, and of a plant that
+ * somebody else has changed.
+ */
 export const ID_TAKEN = 1004;
+export const IDS_EXHAUSTED = 1006;
 export const CHANGED = 3011;
 
 /** The members that are ids. */

@@ -18,13 +18,23 @@ export async function watchService(onready) {
   try {
     if (!document.hidden) {
       await client.probe();
-      update({ outage: "" });
+      if (state.outage) endOutage();
       await onready();
     }
   } catch (error) {
     update({ outage: messageOf(error) });
   }
   setTimeout(watchService, LOOK_SECONDS * 1000, onready);
+}
+
+/** Say nothing about the outage, also in the dialog that is open. */
+function endOutage() {
+  const { dialog } = state;
+  if (dialog?.error?.status === 0) {
+    dialog.error = null;
+    dialog.retry?.();
+  }
+  update({ outage: "" });
 }
 
 /** Says why the service cannot respond, as long as it cannot. */

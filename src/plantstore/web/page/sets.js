@@ -94,7 +94,7 @@ function describe({ what, part }) {
 
 /** Say why something cannot be undone, or return "". @param {string} [scope] that its undo needs */
 export function explainNoUndo(scope) {
-  if (!state.keepsChanges) return "This cannot be undone: the service keeps no changes.";
+  if (state.keepsChanges === false) return "This cannot be undone: the service keeps no changes.";
   return may(scope) ? "" : `With this token, this cannot be undone: it lacks the scope ${scope}.`;
 }
 
@@ -253,7 +253,7 @@ function describeUndo({ restored, deleted, recreated, kept }, plant) {
 /** The button that opens the list of what can be undone. */
 export function UndoButton() {
   if (state.sets.length === 0) return null;
-  return html`<button id="undo" type="button" onclick=${chooseUndo}>Undo…</button>`;
+  return html`<button id="undo" type="button" onclick=${undoLast}>Undo…</button>`;
 }
 
 function chooseUndo() {

@@ -5,7 +5,7 @@ import { make } from "./changes.js";
 import { Field, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
 import { html, isolate } from "./html.js";
-import { findAll } from "./listing.js";
+import { findAll, loadAgain } from "./listing.js";
 import { messageOf } from "./requests.js";
 import { explainNoUndo, makeAction } from "./sets.js";
 import { state } from "./state.js";
@@ -40,11 +40,14 @@ function DeleteView(props) {
 
 /** @param {{plants: Plant[], scope: string, tag: string, label: string}} props */
 function TagView({ tag, label, ...props }) {
+  const tagged = props.plants.filter((plant) => plant.tag !== undefined).length;
+  const lost = `${number(tagged)} of them ${tagged === 1 ? "has a tag now: it" : "have a tag now: it"} is replaced.`;
   return html`
     <${Frame} id="tagging" fields=${["tag"]} buttons=${[["save", label, "primary"]]}>
       <${Names} ...${props} />
       <${Field} id="tagging-tag" name="tag" label="Tag" autofocus value=${tag}
         onfocus=${select} ...${SUGGESTING} hint="If it is empty, the plants will have no tag." />
+      <p class="hint">${tag === "" && tagged > 0 && lost}</p>
     <//>
   `;
 }
@@ -52,12 +55,29 @@ function TagView({ tag, label, ...props }) {
 /** Select the old tag, so that typing replaces it. @param {On<HTMLInputElement>} event */
 const select = ({ currentTarget }) => currentTarget.select();
 
-/** Delete plants, after a confirmation. @param {Plant[]} plants */
-export function deletePlants(plants) {
+/** Delete the selected plants. @param {Plant[]} plants */
+export async function deleteSelected(plants) {
+  await deletePlants(plants).catch((error) => say(messageOf(error)));
+  if (!state.dialog) loadAgain();
+}
+
+/**
+ * Delete plants: one that can be restored at once, others after a confirmation.
+ *
+ * @param {Plant[]} plants
+ * @returns {Promise<string|undefined>} "" if the user has stopped it
+ */
+export async function deletePlants(plants) {
   const entitle = (/** @type {number} */ many) =>
     many === 1 ? "Delete this plant?" : `Delete ${countPlants(many)}?`;
   const action = makeAction("deleted", plants.length, "plants:create");
-  askAndMake({ View: DeleteView, plants, entitle, action, change: () => null });
+  if (plants.length > 1 || !state.keepsChanges || explainNoUndo(action.scope)) {
+    askAndMake({ View: DeleteView, plants, entitle, action, change: () => null });
+    return undefined;
+  }
+  const { left, error } = await make([{ before: plants[0], after: null }], action);
+  if (error) throw error;
+  return left.length > 0 ? "" : undefined;
 }
 
 /** Ask for a tag, and set it at each of the plants. @param {Plant[]} plants */

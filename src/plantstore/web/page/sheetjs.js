@@ -26,6 +26,7 @@ const BROKEN = "This file cannot be read: open it in a spreadsheet, and save it 
 const LOCKED = "This file is protected by a password: save it without one";
 const TOO_LARGE = "This workbook is too large: divide it into smaller ones, or save it as CSV";
 const NO_RESULT = "A formula without a result: open the file in a spreadsheet, and save it";
+const NOT_TOLD = "A formula whose result an .xls does not tell: save it as .xlsx";
 const ROUNDED = "Spreadsheets keep 15 digits of a number: format the column as text";
 
 const ERROR = /^(#(N\/A|REF!|VALUE!|DIV\/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!|FIELD!)|Err:\d+)$/;
@@ -245,13 +246,15 @@ function makeTable() {
  */
 function makeReader(formats, { Workbook = {}, bookType }) {
   const { date1904 } = Workbook.WBProps ?? {};
-  // No spreadsheet has calculated it. An .xls does not say so.
-  const isOpen = !bookType || ["1", "true"].includes(Workbook.CalcPr?.fullCalcOnLoad);
+  // No spreadsheet has calculated it. An .xls does not say so, and has no result of some texts.
+  const isXls = !bookType;
+  const isOpen = isXls || ["1", "true"].includes(Workbook.CalcPr?.fullCalcOnLoad);
 
   return (/** @type {Cell} */ { t, v, w = "", z = "General", f, F }) => {
     const isFormula = f !== undefined || F !== undefined;
     const isEmpty = t === "z" && bookType !== "ods"; // There, it is an empty text.
-    if (isFormula && (isEmpty || (isOpen && v === 0))) return told(w, NO_RESULT);
+    const isUnknown = isEmpty || (isOpen && v === 0) || (isXls && v === "");
+    if (isFormula && isUnknown) return told(w, isXls ? NOT_TOLD : NO_RESULT);
     if (t === "z") return told("");
     if (t === "e" || (isFormula && ERROR.test(v))) {
       return told(w || String(v), `An error of the spreadsheet: ${w || v}`);

@@ -18,6 +18,8 @@ export const state = {
   from: "",
   query: new URLSearchParams(),
   isLoading: false,
+  /** Whether what is typed is not shown yet. */
+  isSearching: false,
   /** The page of plants that is shown, its query, and why there is none or no newer one. */
   listing: /** @type {?import("./client.js").Listing} */ (null),
   shownQuery: new URLSearchParams(),
@@ -50,8 +52,8 @@ export const state = {
    *   link?: any, action?: [string, () => void]}} */ ({ text: "" }),
   /** What was done with many plants, and can be undone; the last is at the end. */
   sets: /** @type {import("./sets.js").Entry[]} */ ([]),
-  /** Whether the service keeps changes, so that they can be undone, as far as is known. */
-  keepsChanges: true,
+  /** Whether the service keeps changes, so that they can be undone; null if that is not known. */
+  keepsChanges: /** @type {?boolean} */ (null),
   dialog: /** @type {?import("./dialogs.js").Dialog} */ (null),
   /** The question above the dialog. */
   question: /** @type {?import("./dialogs.js").Question} */ (null),

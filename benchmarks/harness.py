@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -220,10 +221,26 @@ def free_port() -> int:
         return port
 
 
+_BAR = re.compile(r"([≤≥]) ([\d.]+)")
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table. A bar follows its figure, and says whether it is missed."""
     lines = [header, ["---"] * len(header), *rows]
+    if "bar" in header:
+        at = header.index("bar")
+        lines = [[*line[:at], judge(line[at - 1], line[at]), *line[at + 1 :]] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def judge(figure: str, bar: str) -> str:
+    """Return a bar as text, with `missed` if the figure does not reach it."""
+    found = _BAR.fullmatch(bar)
+    if found is None:
+        return bar
+    measured, limit = float(figure.partition(" ")[0].replace(",", "")), float(found[2])
+    is_reached = measured <= limit if found[1] == "≤" else measured >= limit
+    return bar if is_reached else f"{bar}: missed"
 
 
 def write_result(name: str, text: str) -> None:

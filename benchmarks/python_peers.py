@@ -68,7 +68,7 @@ def _granian(folder: Path, port: int, _token: str) -> list[str]:
 
 
 GRANIAN = Peer(
-    "the same on Granian",
+    "Plant Store on Granian",
     Path(sys.executable),
     PLANTSTORE.prepare,
     _granian,

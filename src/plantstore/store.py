@@ -105,9 +105,9 @@ class PlantStore(Protocol):
     A read sees every change that any process completed before the read began. Reads never
     block changes.
 
-    Every method except `tidy` raises StoreUnavailableError if the storage cannot be read, or
-    written. A later call may succeed. If the schema has another version than this program knows,
-    nothing is written, and the error is StoreUnreachableError.
+    Every method raises StoreUnavailableError if the storage cannot be read, or written; `tidy` may
+    also return as if there was nothing to do. A later call may succeed. If the schema has another
+    version than this program knows, nothing is written, and the error is StoreUnreachableError.
     """
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:

@@ -56,7 +56,7 @@ from plantstore.storage.postgres.session import (
     translate_errors,
 )
 from plantstore.storage.tables import TokenAndIdTables
-from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, CheckReport, TellDamaged, TellNumber
+from plantstore.store import TIDY_SECONDS, CheckReport, TellDamaged, TellNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -128,10 +128,7 @@ class PostgresStore(TokenAndIdTables):
         return results
 
     def tidy(self) -> float:
-        try:
-            return self._trim()
-        except StoreUnavailableError:
-            return TIDY_SOON_SECONDS
+        return self._trim()
 
     def _trim(self, changes_max: int = 0) -> float:
         """Trim the feed. Return what `tidy` does."""

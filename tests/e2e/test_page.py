@@ -420,10 +420,10 @@ def test_every_operation_works_with_the_keyboard(
     press("Tab", "Enter")
     page.keyboard.type("Abies balsamea")
     press("Tab", "Tab", "Tab", "Tab", "Tab", "Enter")  # Save and add another
-    for name in ("Acer", "Rosa", ""):
-        expect(page.get_by_role("textbox", name="Name")).to_have_value("")
+    for name in ("Acer", "Rosa"):  # typed while the plant before is saved
         page.keyboard.type(name)
-        press("Enter" if name else "Escape")
+        press("Enter")
+    press("Escape")
     expect(dialog).to_be_hidden()
     expect(names).to_have_text(["Abies balsamea", "Acer", "Rosa"])
     search.press_sequentially("ros")

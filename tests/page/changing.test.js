@@ -1,7 +1,7 @@
 /** Adding, changing and deleting plants: no change is lost or made without a question. */
 
 import assert from "node:assert/strict";
-import { beforeEach, describe, test } from "node:test";
+import { afterEach, beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { Toast } from "../../src/plantstore/web/page/elements.js";
 import { html, isolate } from "../../src/plantstore/web/page/html.js";
@@ -263,7 +263,7 @@ test("another plant with a name is not told of the next plant", async (context) 
 test("the next plant gets the tag of the list, and then that of the one before", async () => {
   const { stored } = serve([]);
   update({ shownQuery: new URLSearchParams({ tag: "Rosa" }) });
-  const another = { value: "another", form: { reset: () => {} } };
+  const another = { value: "another" };
   addPlants();
   const { act } = state.dialog;
 
@@ -288,7 +288,7 @@ test("a free id of the service is offered until it is used", async () => {
     bodies.push(await request.body.text());
     withResponse({ stored: 1, replaced: 0, deleted: 0, refused: 0, errors: [] })(request);
   });
-  const another = { value: "another", form: { reset: () => {} } };
+  const another = { value: "another" };
   addPlants();
   await offered("5");
   addPlants();
@@ -317,6 +317,143 @@ test("if the service has no free id, a plant without one is not stored, and this
   await assert.rejects(state.dialog.act({ name: "Ulmus" }, SAVE), { member: "id" });
 
   assert.deepEqual(bodies, []);
+});
+
+describe("while a plant is saved, the next one is entered", () => {
+  const found = {
+    querySelector: document.querySelector,
+    querySelectorAll: document.querySelectorAll,
+  };
+  const STORED = { stored: 1, replaced: 0, deleted: 0, refused: 0, errors: [] };
+  const taken = { line: 1, error: 3011, message: "`before` is not what is stored", plant: ABIES };
+  const TAKEN = { ...STORED, stored: 0, refused: 1, errors: [taken] };
+  let fields = {};
+  let held = [];
+  let ended = 0;
+
+  beforeEach(() => {
+    const makeField = (name) => [name, { name, value: "", defaultValue: "" }];
+    fields = Object.fromEntries(["name", "tag", "id"].map(makeField));
+    const reset = () => {
+      for (const field of Object.values(fields)) field.value = field.defaultValue;
+    };
+    const form = { reset, elements: { namedItem: (name) => fields[name] } };
+    document.querySelectorAll = () => Object.values(fields);
+    document.querySelector = (selector) => (selector === "form[aria-busy]" ? form : null);
+    held = [];
+    answerFile((request) => held.push(request));
+    ended = 0;
+    let id = 4;
+    globalThis.fetch = async (path) => {
+      if (path.startsWith("plants")) ended += 1; // The list is loaded again.
+      if (!path.startsWith("ids")) return respond([]);
+      id += 1;
+      return respond({ first: id, last: id });
+    };
+    addPlants("");
+  });
+  afterEach(() => Object.assign(document, found));
+
+  const typed = () => Object.values(fields).map(({ value }) => value);
+
+  function enter(name, button = "another") {
+    fields.name.value = name;
+    const [{ onsubmit }] = findAll("form", state.dialog.View(state.dialog.content));
+    onsubmit({ preventDefault: () => {}, submitter: { value: button } });
+  }
+
+  /** Wait until something is so, while the page acts. */
+  async function until(isSo) {
+    for (let turn = 0; turn < 1000 && !isSo(); turn += 1) await new Promise(setImmediate);
+    assert.ok(isSo());
+  }
+
+  /** Answer the request of a plant, and return the plant. */
+  async function answerNext(result) {
+    await until(() => held.length > 0);
+    assert.equal(held.length, 1, "one is saved after the other");
+    const [request] = held.splice(0);
+    const { id, after } = JSON.parse(await request.body.text());
+    withResponse(result)(request);
+    return `${id} ${after.name}`;
+  }
+
+  test("and saved after it, with another id", async () => {
+    enter("Qa 01");
+    const emptied = fields.name.value;
+    enter("Qa 02");
+    enter("Qa 03");
+    fields.name.value = "Q";
+
+    const saved = [await answerNext(STORED), await answerNext(STORED), await answerNext(STORED)];
+    await until(() => state.dialog.said === "Saved: 7");
+
+    assert.deepEqual([emptied, fields.name.value], ["", "Q"]);
+    assert.deepEqual(saved, ["5 Qa 01", "6 Qa 02", "7 Qa 03"]);
+  });
+
+  test("a plant that is refused comes back, and then what was typed meanwhile", async () => {
+    enter("Qa");
+    enter("Qb");
+    fields.name.value = "Qc ";
+
+    await answerNext(TAKEN);
+    await until(() => state.dialog.error);
+    const back = [...typed(), state.dialog.error.member];
+    await answerNext(TAKEN);
+    await until(() => ended === 2);
+    fields.id.value = "20";
+    enter("Qa");
+    const second = [...typed(), state.dialog.error.member];
+    fields.id.value = "21";
+    enter("Qb", "save");
+    const saved = [await answerNext(STORED), await answerNext(STORED)];
+    await until(() => state.dialog.said === "Saved: 21");
+
+    assert.deepEqual(back, ["Qa", "", "5", "id"]);
+    assert.deepEqual(second, ["Qb", "", "6", "id"]);
+    assert.deepEqual(saved, ["20 Qa", "21 Qb"]);
+    assert.deepEqual(typed(), ["Qc ", "", ""]);
+  });
+
+  test("what is saved at last waits for the plant before, and comes after it if that is refused", async () => {
+    enter("Qa");
+    enter("Qb", "save");
+
+    await answerNext(TAKEN);
+    await until(() => state.dialog.error && !state.dialog.isBusy);
+    const back = fields.name.value;
+    enter("Qa");
+
+    assert.deepEqual([back, fields.name.value], ["Qa", "Qb"]);
+  });
+
+  for (const button of ["another", "save"]) {
+    test(`a plant is sent again with its id, in its set, if the response was lost: ${button}`, async () => {
+      await until(() => state.spareId === "5");
+      enter("Qa", button);
+      await until(() => held.length > 0);
+      const [{ set, onerror }] = held.splice(0);
+
+      onerror();
+      await until(() => state.dialog.error && !state.dialog.isBusy);
+      enter(fields.name.value, button);
+      await until(() => held.length > 0);
+
+      assert.equal(held[0].set, set);
+      assert.equal(await answerNext(STORED), "5 Qa");
+    });
+  }
+
+  test("a plant that is refused after the dialog was closed opens it again", async () => {
+    enter("Qa");
+    update({ dialog: null });
+
+    await answerNext(TAKEN);
+    await until(() => state.dialog?.error);
+
+    assert.deepEqual(typed(), ["Qa", "", "5"]);
+  });
 });
 
 /** Wait until the service has given this id. */

@@ -27,7 +27,16 @@ const makeRow = (name) => {
     a: element(name, {}, { click: () => done.push(`open ${name}`) }),
     input: element(`box of ${name}`, {}),
   };
-  return { querySelector: (selector) => parts[selector], parts, getAttribute: () => name };
+  const row = { querySelector: (selector) => parts[selector], getAttribute: () => name };
+  for (const part of Object.values(parts)) {
+    part.closest = (selector) =>
+      selector === "#plants tr" || selector.includes("#listing") ? row : null;
+    part.focus = () => {
+      done.push(name);
+      document.activeElement = part;
+    };
+  }
+  return row;
 };
 const [first, second] = [makeRow("first"), makeRow("second")];
 Object.assign(first, { nextElementSibling: second, previousElementSibling: null });
@@ -59,6 +68,7 @@ document.querySelector = (selector) =>
 
 beforeEach(() => {
   done = [];
+  document.activeElement = null;
   answer();
   update({ dialog: null, question: null, scopes: null, isSignedIn: true, toast: { text: "" } });
 });
@@ -109,27 +119,47 @@ test("with Shift, the arrows select, too", () => {
   update({ selected: new Map(), listing: null });
 });
 
-test("the arrow down and Enter in the search wait for what is typed", async () => {
-  const { promise, resolve } = Promise.withResolvers();
-  answer(promise);
-  typeSearch({ currentTarget: { value: "ros" } });
+describe("keys after the arrow down in the search wait for what is typed", () => {
+  for (const [keys, expected] of [
+    [
+      ["ArrowDown", "Enter"],
+      ["first", "open first"],
+    ],
+    [
+      ["ArrowDown", "ArrowDown", "Enter"],
+      ["first", "second", "open second"],
+    ],
+    [
+      ["ArrowDown", "ArrowDown", " "],
+      ["first", "second", "box of second"],
+    ],
+  ]) {
+    test(keys.join(" "), async () => {
+      const { promise, resolve } = Promise.withResolvers();
+      answer(promise);
+      typeSearch({ currentTarget: { value: "ros" } });
 
-  const [, isPrevented] = type("search", "ArrowDown");
-  type("search", "Enter");
-  const before = [...done];
-  resolve(respondPlants([{ id: "8", name: "Rosa" }]));
-  await new Promise((shown) => onUpdate(() => state.isSearching || shown()));
-  await new Promise(setImmediate);
-  onUpdate(() => {});
+      const arePrevented = keys.map((key) => type("search", key)[1]);
+      const before = [...done];
+      resolve(respondPlants([{ id: "8", name: "Rosa" }]));
+      await new Promise((shown) => onUpdate(() => state.isSearching || shown()));
+      await new Promise(setImmediate);
+      onUpdate(() => {});
 
-  assert.deepEqual([before, isPrevented, done], [[], true, ["first", "open first"]]);
+      assert.deepEqual([before, new Set(arePrevented), done], [[], new Set([true]), expected]);
+    });
+  }
+});
+
+test("the arrow down does not lead to what was found before more was typed", async () => {
   typeSearch({ currentTarget: { value: "rosa" } });
   type("search", "ArrowDown");
   typeSearch({ currentTarget: { value: "" } });
   search();
   await new Promise((shown) => onUpdate(() => state.isSearching || shown()));
   onUpdate(() => {});
-  assert.equal(done.length, 2, "more was typed");
+
+  assert.deepEqual(done, []);
 });
 
 describe("over the end of a page, the arrows lead to the next one", () => {

@@ -42,6 +42,17 @@ describe("what is typed is searched in the names, among the plants of the tag th
   }
 });
 
+test("Enter searches and selects the text, which the next scan replaces", () => {
+  answer();
+  update({ search: "1662", query: ALL });
+  const done = [];
+  const currentTarget = { querySelector: () => ({ select: () => done.push("selected") }) };
+
+  listing.submitSearch({ preventDefault: () => done.push("not sent"), currentTarget });
+
+  assert.deepEqual([location.search, done], ["?q=1662", ["not sent", "selected"]]);
+});
+
 test("all that is typed is one step in the history, and keeps the order", () => {
   answer();
   history.pushState({}, "", "?sort=-id&after=7");

@@ -204,7 +204,7 @@ describe("an action that does not end as it began says how many plants it has ch
   });
 });
 
-test("the last change is undone without a question, and those of many plants are listed", async () => {
+test("Ctrl+Z undoes the last change without a question, and the button lists those of many plants", async () => {
   const { stored } = serve(MANY);
   tagPlants(MANY);
   await state.dialog.act({ tag: "Bed" });
@@ -212,11 +212,12 @@ test("the last change is undone without a question, and those of many plants are
   await state.dialog.act({ tag: "Pot" });
   const tags = () => [stored.get("0").tag, stored.get("1").tag];
 
-  await findAll("button", UndoButton())[0].onclick();
-  assert.deepEqual(tags(), ["Bed", "Bed"]);
+  findAll("button", UndoButton())[0].onclick();
+  assert.deepEqual([state.dialog.title, tags()], ["Undo a change", ["Pot", "Bed"]]);
   update({ dialog: null });
   await undoLast();
   assert.deepEqual(tags(), ["Bed", "Bed"]);
+  await undoLast();
   assert.match(textOf(html`<${state.dialog.View} ...${state.dialog.content} />`), /tag Bed/);
   await state.dialog.act({});
   await said(/changed back/);

@@ -23,7 +23,11 @@ const HOOK = `
 `;
 register(`data:text/javascript,${encodeURIComponent(HOOK)}`);
 
-const noElement = { querySelector: () => null, getElementById: () => null };
+const noElement = {
+  querySelector: () => null,
+  querySelectorAll: () => [],
+  getElementById: () => null,
+};
 const link = { click: () => {} };
 globalThis.document = Object.assign(new EventTarget(), {
   ...noElement,

@@ -11,8 +11,8 @@ import {
   findTurn,
   isByName,
   listSelected,
-  search,
   selectFound,
+  submitSearch,
   type,
 } from "./listing.js";
 import { addPlants } from "./plant.js";
@@ -54,7 +54,7 @@ function Tools() {
   const listed = countPlants(listing?.total ?? 0, listing?.isExact);
   return html`
     <div class="tools">
-      <form id="search-form" role="search" autocomplete="off" onsubmit=${search}
+      <form id="search-form" role="search" autocomplete="off" onsubmit=${submitSearch}
           data-needs="plants:read">
         <label for="search" class="unseen">Search by name or id:</label>
         <input id="search" type="search" spellcheck=${false} placeholder="Name or id"

@@ -6,7 +6,8 @@
  *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
  *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string,
- *   stop?: () => void, retry?: () => void}} Dialog has `stop` while what it does can be stopped, and
+ *   goesOn?: string, stop?: () => void, retry?: () => void}} Dialog can be used while the button
+ *   `goesOn` acts; it has `stop` while what it does can be stopped, and
  *   `retry` is called after an outage if its error was that
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
@@ -103,14 +104,25 @@ export function isTyped() {
 }
 
 /** Return what was typed into the fields of the form that is open, by their names. */
-function readTyped() {
+export function readTyped(edit = (/** @type {string} */ text) => text.trim()) {
   /** @type {NodeListOf<HTMLInputElement>} */
   const fields = document.querySelectorAll("form[aria-busy] :is(input[name], textarea)");
   const typed = [...fields].filter(({ type, checked, defaultChecked, value, defaultValue }) =>
     type === "radio" ? checked && !defaultChecked : value !== defaultValue,
   );
   // Blanks at the ends would make another name or tag.
-  return Object.fromEntries(typed.map(({ name, value }) => [name, value.trim()]));
+  return Object.fromEntries(typed.map(({ name, value }) => [name, edit(value)]));
+}
+
+/** Empty the form that is open, and fill in texts by the names of their fields. @param {object} [typed] */
+export function refill(typed = {}) {
+  /** @type {?HTMLFormElement} */
+  const form = document.querySelector("form[aria-busy]");
+  form?.reset();
+  for (const [name, text] of Object.entries(typed)) {
+    const field = /** @type {?HTMLInputElement} */ (form?.elements.namedItem(name));
+    if (field) field.value = text;
+  }
 }
 
 /** @param {Dialog} dialog @param {HTMLButtonElement} button */
@@ -121,7 +133,8 @@ async function attempt(dialog, button) {
   };
   const wait = () => dialog.said || change({ said: "Waiting for the service…" });
   const timer = setTimeout(wait, WAIT_SECONDS * 1000);
-  change({ isBusy: true, error: null, said: "" });
+  const isBlocking = button.value !== dialog.goesOn;
+  change({ ...(isBlocking && { isBusy: true }), error: null, said: "" });
   let said = "";
   try {
     const text = await dialog.act(readTyped(), button);
@@ -133,7 +146,7 @@ async function attempt(dialog, button) {
     focus("dialog [aria-invalid=true]");
   } finally {
     clearTimeout(timer);
-    change({ isBusy: false, said });
+    change({ ...(isBlocking && { isBusy: false }), said });
   }
   if (!state.signIn) loadAgain();
 }

@@ -5,7 +5,7 @@
  */
 
 import { focus, isTextField } from "./elements.js";
-import { findTurn, isAwaited, pick, search, whenShown } from "./listing.js";
+import { findTurn, isAwaited, pick, whenShown } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { undoLast } from "./sets.js";
 import { may, state } from "./state.js";
@@ -15,6 +15,17 @@ const ABOVE = "#search, #plants-title, #listing";
 
 /** The list with its heading, which has the focus after a sign-in. */
 const LIST = "#plants-title, #listing";
+
+/** The keys that act in the list as soon as it shows what is typed. */
+const KEPT = ["ArrowDown", "ArrowUp", "Enter", " "];
+
+/**
+ * The keys that were pressed after the arrow down, before the list showed what is typed.
+ *
+ * @typedef {{key: string, shiftKey: boolean}} Key
+ * @type {Key[]}
+ */
+let kept = [];
 
 /** Act on a key that was pressed anywhere on the page. @param {KeyboardEvent} event */
 export function press(event) {
@@ -32,20 +43,17 @@ function findCommand({ key, shiftKey }, target) {
   return key === "z" && !shiftKey && !isTextField(target) && state.isSignedIn && undoLast;
 }
 
-/** Return what a key does in the list, or on the way into it. @param {KeyboardEvent} event @param {Element} target */
+/** Return what a key does in the list, or on the way into it. @param {Key} event @param {Element} target */
 function findAct({ key, shiftKey }, target) {
+  if (isAwaited() && KEPT.includes(key) && target.closest("#search")) {
+    return () => kept.push({ key, shiftKey });
+  }
   const row = target.closest("#plants tr");
   const box = row?.querySelector("input");
   if (key === "ArrowDown" && target.closest(ABOVE)) {
-    if (!row) return () => enterList();
+    if (!row) return enterList;
     const next = row.nextElementSibling;
     return next ? () => move(row, next, shiftKey) : turnPage("next", "#plants tr");
-  }
-  if (key === "Enter" && isAwaited() && target.closest("#search")) {
-    return () => {
-      search();
-      enterList((link) => link.click());
-    };
   }
   if (key === "ArrowUp" && row) {
     const previous = row.previousElementSibling;
@@ -76,18 +84,27 @@ function turnPage(relation, selector) {
 
 /**
  * Go to the first row, as soon as the list shows what is typed. If it has none, go on to the next page.
- *
- * @param {(link: HTMLElement) => void} [act] is called there
+ * The keys that were pressed meanwhile act there.
  */
-function enterList(act) {
+function enterList() {
   const { activeElement } = document;
-  whenShown(() => {
+  const keys = /** @type {Key[]} */ ([]);
+  kept = keys;
+  whenShown(async () => {
     if (document.activeElement !== activeElement) return; // The user has gone elsewhere.
-    const link = document.querySelector("#plants tr")?.querySelector("a");
-    link?.focus();
-    if (link) act?.(link);
-    else turnPage("next", "#plants tr")?.();
+    const row = document.querySelector("#plants tr");
+    if (row) enter(row);
+    else await turnPage("next", "#plants tr")?.();
+    for (const key of keys) await pressLater(key);
   });
+}
+
+/** Act on a key in the row that has the focus. @param {Key} key */
+async function pressLater(key) {
+  const link = /** @type {?HTMLElement} */ (document.activeElement);
+  if (!link?.closest("#plants tr")) return;
+  const act = key.key === "Enter" ? () => link.click() : findAct(key, link);
+  if (typeof act === "function") await act();
 }
 
 /** Go to another row; with the key Shift, select both. @param {Element} row @param {Element} next @param {boolean} isPicking */

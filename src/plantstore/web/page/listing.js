@@ -225,9 +225,15 @@ export function type({ currentTarget: { value } }) {
   begin(search);
 }
 
-/** Search for what is typed. @param {Event} [event] */
-export function search(event) {
-  event?.preventDefault();
+/** Search for what is typed, and select it: what is typed or scanned next replaces it. @param {On<HTMLFormElement>} event */
+export function submitSearch(event) {
+  event.preventDefault();
+  search();
+  event.currentTarget.querySelector("input")?.select();
+}
+
+/** Search for what is typed. */
+export function search() {
   const q = state.search.trim();
   const kept = select(state.query, SEARCHED.slice(1));
   visit("q", addressOf([...(q ? [["q", q]] : []), ...kept]));

@@ -2,7 +2,7 @@
 
 import { make } from "./changes.js";
 import { client } from "./client.js";
-import { Field, Frame, leaveAddress, open } from "./dialogs.js";
+import { Field, Frame, leaveAddress, open, readTyped, refill } from "./dialogs.js";
 import { countPlants, focus, makePause, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
@@ -15,6 +15,8 @@ import { SUGGESTING } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 /** @typedef {import("./dialogs.js").Act} Act */
+/** @typedef {import("./sets.js").Action} Action */
+/** @typedef {{plant: Plant, action: Action, error: ApiError}} Failure a plant that was not saved */
 
 /** The hash of the address of one plant. */
 const LINK = /^#\/plants\/(-?\d+)$/;
@@ -26,6 +28,9 @@ const look = makePause(0.3);
 
 /** Whether Enter saves a plant and adds another: what was used last. */
 let addsAnother = false;
+
+/** The request for a free id that runs. @type {?Promise<void>} */
+let taking = null;
 
 /** @param {{plant?: Plant, tag?: string}} props the plant, unless it is a new one with this tag */
 function PlantView({ plant, tag }) {
@@ -101,37 +106,120 @@ async function findNamesake(name, id) {
   update({ namesake: found.find((other) => other.id !== id) ?? null });
 }
 
-/** Add one plant, or several, each with the tag of the one before, or of the list. */
+/**
+ * Add one plant, or several, each with the tag of the one before, or of the list. While a plant is
+ * saved, the next one can be entered. A plant that cannot be saved comes back into the form, and
+ * what was typed meanwhile follows it.
+ */
 export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   let many = 0;
+  /** For the plant that is entered, in all its attempts. */
   let action = makeAction("added", 1, "plants:delete");
-  /** @type {Act} */
-  const act = async ({ id = state.spareId, name = "", ...typed }, button) => {
-    addsAnother = button.value === "another";
-    checkName(name);
-    if (id === "") await takeSpareId(); // One may type faster than it is offered, or there is none.
-    const own = id === "" ? state.spareId : String(BigInt(id)); // without zeros before it
-    const plant = { id: own, name, tag: (typed.tag ?? tag) || undefined };
-    const create = () => client.change([{ before: null, after: plant }], { set: action.set });
-    const { result, isRecorded } = await attempt(action, create);
-    for (const error of result.errors) throw explain(error, plant.id);
-    many += 1;
-    if (plant.id === state.spareId) update({ spareId: "" });
-    forgetNamesake();
-    const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
-    const only = { before: null, after: plant };
-    finish(action, 1, { isRecorded, isChanged: false }, only, said);
-    action = makeAction("added", 1, "plants:delete");
-    if (!addsAnother) return undefined;
-    tag = plant.tag ?? "";
-    dialog.content = { tag };
+  /** Ends when the plants that were entered are saved, or have come back. */
+  let ended = /** @type {Promise<unknown>} */ (Promise.resolve());
+  /** The plants that have come back; the first one is in the form. @type {Failure[]} */
+  let failed = [];
+  /** What was typed into the form when the first one came back. */
+  let draft = {};
+
+  const showNext = () => {
+    const [next] = failed;
+    dialog.error = next?.error;
     update();
-    button.form?.reset();
+    refill(next ? next.plant : draft);
+    if (!next) draft = {};
     offerSpareId();
     focus("#plant-name");
+  };
+
+  const save = async (/** @type {Plant} */ plant, /** @type {Action} */ own) => {
+    const create = () => client.change([{ before: null, after: plant }], { set: own.set });
+    const { result, isRecorded } = await attempt(own, create);
+    for (const error of result.errors) throw explain(error, plant.id);
+    many += 1;
+    const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
+    const only = { before: null, after: plant };
+    finish(own, 1, { isRecorded, isChanged: false }, only, said);
     return `Saved: ${plant.id}`;
   };
-  const dialog = { View: PlantView, title: "Add a plant", content: { tag }, act };
+
+  const saveInTurn = async (/** @type {Plant} */ plant, /** @type {Action} */ own) => {
+    try {
+      if (plant.id === "") {
+        plant.id = await findSpareId();
+        useId(plant.id);
+        offerSpareId();
+      }
+      return await save(plant, own);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      return comeBack({ plant: { ...plant, tag: plant.tag ?? "" }, action: own, error });
+    }
+  };
+
+  /** Fill in a plant again. If another one has come back before, this one waits for it. */
+  const comeBack = (/** @type {Failure} */ failure) => {
+    const { plant, error } = failure;
+    if (state.dialog && state.dialog !== dialog) {
+      say(`${error.message}. Not saved:`, { plant, isGone: true });
+      return "";
+    }
+    if (!state.dialog) {
+      // It was closed meanwhile.
+      [failed, draft] = [[], {}];
+      open(dialog);
+    }
+    if (failed.length === 0) draft = readTyped((text) => text);
+    failed.push(failure);
+    if (failed.length > 1) return "";
+    refill(plant);
+    throw error;
+  };
+
+  /** @type {Act} */
+  const act = async (typed, button) => {
+    const isLast = button.value !== dialog.goesOn;
+    addsAnother = !isLast;
+    checkName(typed.name ?? "");
+    const [again] = failed;
+    if (isLast) await ended;
+    if (failed[0] !== again) return ""; // Another plant is in the form now.
+    const id = typed.id ?? state.spareId;
+    const plant = {
+      id: id && String(BigInt(id)), // without zeros before it
+      name: typed.name ?? "",
+      tag: (typed.tag ?? tag) || undefined,
+    };
+    const own = again?.action ?? action;
+    if (isLast) {
+      plant.id ||= await findSpareId();
+      const said = await save(plant, own);
+      useId(plant.id);
+      failed.shift();
+      action = makeAction("added", 1, "plants:delete");
+      if (failed.length === 0 && Object.keys(draft).length === 0) return undefined;
+      showNext();
+      return said;
+    }
+    failed.shift();
+    action = makeAction("added", 1, "plants:delete");
+    tag = plant.tag ?? "";
+    dialog.content = { tag };
+    useId(plant.id);
+    forgetNamesake();
+    showNext();
+    const turn = ended.then(() => saveInTurn(plant, own));
+    ended = Promise.allSettled([turn]);
+    return await turn;
+  };
+  /** @type {import("./dialogs.js").Dialog} */
+  const dialog = {
+    View: PlantView,
+    title: "Add a plant",
+    content: { tag },
+    act,
+    goesOn: "another",
+  };
   forgetNamesake();
   open(dialog);
   offerSpareId();
@@ -157,16 +245,35 @@ function explain({ error, message, plant }, id) {
 
 /** Fill in a free id, unless one is typed before it is known. If there is none, the user enters one. */
 function offerSpareId() {
-  takeSpareId().catch(messageOf);
+  if (!state.spareId) takeSpareId().catch(messageOf);
 }
 
-async function takeSpareId() {
-  if (state.spareId) return;
-  const { first } = await client.takeIds(1).catch((error) => {
-    if (error.error !== IDS_EXHAUSTED) throw error;
+/** Offer an id no more. @param {string} id */
+function useId(id) {
+  if (id === state.spareId) update({ spareId: "" });
+}
+
+async function findSpareId() {
+  if (!state.spareId) await takeSpareId();
+  return state.spareId;
+}
+
+/** Have a free id of the service offered. There is one request at a time. */
+function takeSpareId() {
+  taking ??= requestSpareId();
+  return taking;
+}
+
+async function requestSpareId() {
+  try {
+    const { first } = await client.takeIds(1);
+    taking = null;
+    update({ spareId: first });
+  } catch (error) {
+    taking = null;
+    if (!(error instanceof ApiError) || error.error !== IDS_EXHAUSTED) throw error;
     throw new ApiError("`id` must be entered: no further one is offered", 400);
-  });
-  if (!state.spareId) update({ spareId: first }); // Another request may be faster.
+  }
 }
 
 /** @param {string} link `#/plants/7` */

@@ -103,7 +103,7 @@ export function findScope(result) {
   return result?.stored === 0 ? "plants:update" : "plants:delete";
 }
 
-/** Whether many plants are being changed, or something is being undone. */
+/** Whether plants are being changed, or something is being undone. */
 export function isRunning() {
   return running.size > 0;
 }
@@ -127,10 +127,10 @@ export function makeAction(outcome, total, scope, isListed = total > 1) {
 export async function attempt(action, make, signal) {
   if (!action.set) Object.assign(action, { set: makeName(), made: new Map() });
   const { set } = action;
-  if (!action.isListed) return await make();
+  running.add(set);
+  if (!action.isListed) return await make().finally(() => running.delete(set));
   const entry = { ...makeEntry(action, action.total), part: "" };
   if (!explainNoUndo(action.scope)) put(set, entry);
-  running.add(set);
   try {
     return await make();
   } catch (error) {
@@ -253,10 +253,12 @@ function describeUndo({ restored, deleted, recreated, kept }, plant) {
 /** The button that opens the list of what can be undone. */
 export function UndoButton() {
   if (state.sets.length === 0) return null;
-  return html`<button id="undo" type="button" onclick=${undoLast}>Undo…</button>`;
+  return html`<button id="undo" type="button" onclick=${chooseUndo}>Undo…</button>`;
 }
 
+/** Ask what to undo of what was done with many plants. */
 function chooseUndo() {
+  if (isRunning()) return;
   const sets = state.sets.toReversed();
   /** @type {import("./dialogs.js").Act} */
   const act = async ({ which = "0" }) => {

@@ -17,6 +17,8 @@ import pytest
 
 import plantstore
 from plantstore.plants import NewPlant
+from plantstore.settings import Settings
+from plantstore.storage import open_store
 from support.command import call, run, run_program
 from support.load import Load
 from support.postgres import Databases, Programs, Server, running_pair, url_of, wait_until
@@ -48,6 +50,18 @@ def loaded(*services: Service) -> Iterator[list[Load]]:
 def readiness(service: Service) -> int:
     with service.client(None) as client:
         return client.send("GET", "/readyz").status
+
+
+def test_a_service_starts_though_too_few_standbys_let_it_store_no_first_token(
+    tmp_path: Path, database: str
+) -> None:
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(Settings().changes_keep)
+
+    with Service(tmp_path, "--standbys-min", "1", database=database) as service:
+        pass
+
+    assert any("There are no tokens yet" in line for line in service.log)
 
 
 def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plantstore.api.limits import RatePerToken
+from plantstore.api.limits import RatePerToken, parse_rates
 from plantstore.errors import RequestError, UsageError
 from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint, redact
 
@@ -164,6 +164,13 @@ def test_a_token_may_be_used_again_after_retry_after_and_not_a_second_before(
         limit.spend("a", uses)
         with contextlib.suppress(RequestError):
             limit.spend("a", 5 - uses + 1)
+
+
+@pytest.mark.parametrize(
+    "rate", ["3/2 days", "3 per 2 days", "3PER2DAY", "9/second,3/2days", "9/second | 3 / 2 Days"]
+)
+def test_a_rate_is_written_in_several_ways(rate: str) -> None:
+    assert parse_rates(rate)[-1][:2] == (3, 2 * 24 * 60 * 60)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ _TAG_DIGITS: Final = 32
 # Characters that are kept once they were looked up. It limits the memory for texts in many scripts.
 _KNOWN_CHARACTERS_MAX: Final = 4_096
 
-_ASCII_WORD: Final = re.compile("[0-9a-z]+")
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
 _NUMBER: Final = re.compile(r"\d+")
 _LAST_NUMBER: Final = re.compile(r"\d+$")
@@ -72,14 +71,21 @@ def words_of(text: str) -> list[str]:
     "d'Anjou" has `d`, `anjou` and `danjou`. Quotation marks, accents that stand alone, the
     prime, and modifier letters that look like an apostrophe are one.
     """
+    return _split(_fold_words(text))
+
+
+def _fold_words(text: str) -> str:
+    """Return the folded words of a text, with spaces between them."""
     folded = _fold_case(text)
-    return _split(_double(folded) if "'" in folded else folded)
+    return _double(folded) if "'" in folded else folded
 
 
 def _fold_case(text: str) -> str:
-    """Return a text in which words are folded, and apostrophes are ASCII."""
+    """Return the folded words of a text, with ASCII apostrophes. Spaces are between them."""
     text = text[:SEARCHED_CHARACTERS_MAX]
-    return text.lower().replace("`", "'") if text.isascii() else text.translate(_IN_WORDS)
+    if text.isascii():  # a table for bytes is faster
+        return text.encode().translate(_ASCII_IN_WORDS).decode()
+    return text.translate(_IN_WORDS)
 
 
 def _double(text: str) -> str:
@@ -88,8 +94,7 @@ def _double(text: str) -> str:
 
 
 def _split(folded: str) -> list[str]:
-    runs: list[str] = _ASCII_WORD.findall(folded) if folded.isascii() else folded.split()
-    return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in runs))
+    return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in folded.split()))
 
 
 def fold(text: str) -> str:
@@ -121,8 +126,8 @@ def words_to_find(query: str) -> tuple[str, ...]:
 
 def has_words(text: str, beginnings: Iterable[str]) -> bool:
     """Return whether each of the beginnings is the beginning of a word of the text."""
-    words = words_of(text)
-    return all(any(word.startswith(beginning) for word in words) for beginning in beginnings)
+    words = " " + _fold_words(text)
+    return all(f" {beginning}" in words for beginning in beginnings)
 
 
 def order_key(text: str) -> str:

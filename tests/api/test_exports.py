@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from plantstore.api.exports import EXPORTS_MAX, READING_THREADS, Exports
+from plantstore.api.exports import EXPORTS_MAX, PAGES_AT_ONCE, READING_THREADS, Exports
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.formats import FORMATS
 from plantstore.listings import Listing, PlantsPage
@@ -42,9 +42,9 @@ def store() -> PagedStore:
 
 @pytest.fixture
 def world(store: PagedStore) -> Iterator[World]:
-    """Return an application with three plants, each on a page of its own."""
+    """Return an application with plants for three pieces, each on a page of its own."""
     with World(store) as world:
-        world.put_in(*(NewPlant(id_, "a") for id_ in range(3)))
+        world.put_in(*(NewPlant(id_, "a") for id_ in range(3 * PAGES_AT_ONCE)))
         yield world
 
 

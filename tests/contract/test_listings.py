@@ -103,13 +103,20 @@ def test_a_search_for_a_beginning_of_very_many_words_is_in_order_by_name(store: 
     ]
     plants += [NewPlant(-id_, name) for id_, name in enumerate(names, 1)]
     store.apply_changes(plants)
-    expected = [plant for plant in sorted(plants, key=by_name) if has_words(plant.name, ["ro"])]
+    both = [*names[:-2], "ru_ro rx2", "Zea ru ro"]  # the last two have each beginning
+    plants += [NewPlant(-100 - id_, f"{name} rx{id_}") for id_, name in enumerate(both)]
+    plants += [NewPlant(3_000 + id_, f"rx{id_}") for id_ in range(50)]
+    store.apply_changes(plants)
 
-    assert len(expected) == 1_000 + 8
-    for limit in (7, 1_000):
-        assert listed(store, BY_NAME._replace(limit=limit, words=("ro",))) == expected
-    scan = store.scan_plants(BY_NAME._replace(words=("ro",)))
-    assert list(itertools.chain.from_iterable(scan)) == expected
+    for words in (("ro",), ("ro", "ru"), ("ro", "rx"), ("ro", "ru", "rx")):
+        expected = [plant for plant in sorted(plants, key=by_name) if has_words(plant.name, words)]
+        assert expected
+        for limit in (7, 1_000):
+            assert listed(store, BY_NAME._replace(limit=limit, words=words)) == expected
+        assert listed(store, Listing(words=words)) == sorted(expected, key=lambda plant: plant.id)
+        for listing in (BY_NAME._replace(words=words), Listing(words=words)):
+            scan = store.scan_plants(listing)
+            assert list(itertools.chain.from_iterable(scan)) == listed(store, listing)
 
 
 def test_a_name_that_looks_like_a_tag_or_a_key_is_not_taken_for_one(store: Store) -> None:

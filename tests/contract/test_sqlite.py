@@ -206,8 +206,8 @@ def test_sqlite_has_no_roles(path: Path) -> None:
 def test_every_query_uses_an_index_and_sorts_nothing(
     store: SQLiteStore, query: str, bindings: Any, step: str
 ) -> None:
-    words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "any_tag": True}
-    words |= {"key": "rosa", "sorted": "[]", "begin": 0}
+    words = {"match": '"rosa" *', "after": 1, "limit": 100, "bytes_max": 1, "tag": None}
+    words |= {"any_tag": True, "key": "rosa", "sorted": "[]", "begin": 0}
     words |= {"first": "a", "end": "b", "pattern": "*", "word": "rosa"}
 
     for make in (MAKE_VOCABULARY, MAKE_COUNTS):

@@ -303,7 +303,7 @@ def full(name: str) -> bytes:
 _ETAGS: Final = b'"",' * (VALUE_BYTES_MAX // len(b'"",'))
 WORST: Final[dict[str, list[bytes]]] = {
     "id": [b"%d" % (LARGE_ID + 1)],
-    "limit": [b"1000"],
+    "limit": [b"1000", b"1"],
     "after": [b"0", b"1", b"999999", b"now", b"1.genus"],
     "before": [b"1", b"999999", b"%d" % 2**62],
     "from": [b"a", b"abies balsamea (l.) mill. 9", b"%C3%A9" * 100],
@@ -316,6 +316,8 @@ WORST: Final[dict[str, list[bytes]]] = {
         b"abies+balsamea+mill+1",
         b"x",
         b"g",
+        b"12",
+        b"+".join(b"%d" % number for number in range(10, 43)),
         b"%C3%A9" * 100,
     ],
     "count": [b"1000"],
@@ -329,7 +331,12 @@ WORST: Final[dict[str, list[bytes]]] = {
 }
 
 # The largest matches of a listing; with the other parameters, too.
-MATCHES: Final = [b"q=" + MATCH.encode(), b"q=a&sort=name", b"tag=" + COMMON.encode()]
+MATCHES: Final = [
+    b"q=" + MATCH.encode(),
+    b"q=a&sort=name",
+    b"tag=" + COMMON.encode(),
+    b"untagged=true&sort=name",
+]
 
 
 def of_parameters(operation: Operation) -> Iterator[tuple[str, str, bytes, list[bytes]]]:

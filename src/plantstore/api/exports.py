@@ -7,6 +7,7 @@ keep disk space in use, so its age is bounded.
 
 import asyncio
 import contextlib
+import inspect
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
@@ -42,6 +43,11 @@ EXPORT_SECONDS_MAX: Final = 600.0
 
 # Threads that read pages.
 READING_THREADS: Final = 4
+
+# A thread reads pages until they have PIECE_BYTES, but at most PAGES_AT_ONCE. So a small export
+# takes one call to a thread, and the others wait for a few pages.
+PIECE_BYTES: Final = 32 * 1024
+PAGES_AT_ONCE: Final = 4
 
 ResultT = TypeVar("ResultT")
 
@@ -135,12 +141,13 @@ class Exports:
         damaged: list[int] = []
         pieces = _pieces(self._store, form, listing, tell, damaged.append)
         try:
-            piece = await self._next_of(pieces, request, ends_at)
+            piece, is_last = await self._next_of(pieces, request, ends_at)
             has_begun = True
             yield b""
-            while piece:
+            yield piece
+            while not is_last:
+                piece, is_last = await self._next_of(pieces, request, ends_at)
                 yield piece
-                piece = await self._next_of(pieces, request, ends_at)
             if sum(damaged):
                 self._observe(DamagedPlantsExported(sum(damaged)))
         except Exception as error:
@@ -152,7 +159,8 @@ class Exports:
             raise InternalError from None  # the server cuts the response off, and logs no more
         finally:
             try:
-                await self.in_thread(pieces.close)
+                if inspect.getgeneratorstate(pieces) != inspect.GEN_CLOSED:  # it has a snapshot
+                    await self.in_thread(pieces.close)
             except (Exception, asyncio.CancelledError):  # noqa: BLE001 (no thread at a stop)
                 pieces.close()
             finally:
@@ -160,16 +168,26 @@ class Exports:
 
     async def _next_of(
         self, pieces: Generator[bytes, None, None], request: Request, ends_at: float
-    ) -> bytes:
-        """Return the next piece, whatever its size; empty at the end."""
-        piece: bytes | None = b""
-        while piece == b"":
+    ) -> tuple[bytes, bool]:
+        """Return the next bytes, whatever their number, and whether they are the last."""
+        piece, is_last = b"", False
+        while not piece and not is_last:
             if self._monotonic() > ends_at:
                 raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
             # The token may have been revoked in the meantime.
             await self._authenticator.authorize(request, SCOPE, uses=0)
-            piece = await self.in_thread(partial(next, pieces, None))
-        return piece or b""
+            piece, is_last = await self.in_thread(partial(_join_next, pieces))
+        return piece, is_last
+
+
+def _join_next(pieces: Generator[bytes, None, None]) -> tuple[bytes, bool]:
+    """Return a few pieces as one, and whether they are the last."""
+    joined: list[bytes] = []
+    for piece in pieces:
+        joined.append(piece)
+        if len(joined) == PAGES_AT_ONCE or sum(map(len, joined)) >= PIECE_BYTES:
+            return b"".join(joined), False
+    return b"".join(joined), True
 
 
 def _pieces(
@@ -192,11 +210,10 @@ def _pieces(
             if plants:
                 break
             yield b""
-    head = form.head
     with contextlib.closing(store.scan_plants(listing, tell, tell_damaged)) as pages:
+        yield form.head
         for plants in pages:
-            yield head + _render(form, plants)
-            head = b""
+            yield _render(form, plants)
 
 
 def _render(form: Format, plants: list[NewPlant]) -> bytes:

@@ -22,7 +22,7 @@ from plantstore.listings import (
     Page,
     PlantsPage,
 )
-from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 
 # JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
 # as bytes, because another program may have stored invalid UTF-8.
@@ -33,13 +33,12 @@ WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 # SQLite knows the size of a text without reading it. A plant that does not exist has none.
 BYTES: Final = "coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0)"
 
-# So many plants fit on a page, except those that an older version stored.
-_FITTING: Final = PAGE_BYTES_MAX // PLANT_BYTES_MAX
-FITS: Final = f":limit <= {_FITTING} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX}"
-NUMBER_THAT_FITS: Final = f"""
-SELECT max(count(*), {_FITTING}) FROM (
-    SELECT sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS bytes FROM {{}}
-) WHERE bytes <= {PAGE_BYTES_MAX}
+# Whether the plants fit on a page, and how many of them do; at least one.
+FITS: Final = ":limit = 1 OR coalesce(bytes, 0) <= :bytes_max"
+NUMBER_THAT_FITS: Final = """
+SELECT max(count(*), 1) FROM (
+    SELECT sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS bytes FROM {}
+) WHERE bytes <= :bytes_max
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -84,9 +83,13 @@ def select_page_of_all(connection: apsw.Connection, listing: Listing) -> PlantsP
 
 
 def read_fitting(
-    connection: apsw.Connection, query: str, bindings: dict[str, Any]
+    connection: apsw.Connection,
+    query: str,
+    bindings: dict[str, Any],
+    bytes_max: int = PAGE_BYTES_MAX,
 ) -> tuple[Any, ...]:
     """Return the row of a query, whose limit is lowered until the plants fit on a page."""
+    bindings["bytes_max"] = bytes_max
     while True:
         row: tuple[Any, ...]
         [row] = connection.execute(query, bindings)

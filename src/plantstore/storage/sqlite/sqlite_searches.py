@@ -15,7 +15,7 @@ The key of a name is another word. FTS5 can list its words in order, from any on
 all plants by name. What a search finds is sorted by the keys in the table of plants.
 
 Such a search examines a limited number of plants for a page. The page may then have fewer plants
-than requested, and the next page continues. An export sorts only once what a search finds.
+than requested, and the next page continues. An export finds, and sorts, the ids of its plants once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,6 +28,7 @@ import msgspec
 from plantstore.errors import BatchRefusedError
 from plantstore.listings import (
     COUNT_MAX,
+    PAGE_BYTES_MAX,
     SCAN_PLANTS_MAX,
     Count,
     Listing,
@@ -57,28 +58,29 @@ from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words, tag_key
 _KEYS: Final = msgspec.json.Decoder(dict[int, str])
 _IDS: Final = msgspec.json.Decoder(list[int])
 
-# Maximum number of plants that a search examines for one page, and in one statement. So a page of
-# usual plants costs at most as much CPU time as about twenty creates.
+# Maximum number of plants that a search examines for one page, and in one statement, and of the
+# bytes of their names and tags. So a page costs at most as much CPU time as twenty creates.
 EXAMINED_MAX: Final = 256
+EXAMINED_BYTES_MAX: Final = 16 * 1024
 
 # The same in order by name. To list words in order takes longer.
 EXAMINED_BY_NAME_MAX: Final = EXAMINED_MAX // 2
 
-# The same for a total, which is asked for once.
-COUNTED_MAX: Final = 4 * EXAMINED_MAX
+# Maximum number of plants that are sorted by name for one page, and of the bytes of their names and
+# tags: the key of a plant is stored behind them. It costs as much.
+SORTED_MAX: Final = 1_000
+SORTED_BYTES_MAX: Final = 128 * 1024
 
-# Maximum number of plants that are sorted by name for one page. It costs as much.
-SORTED_MAX: Final = 3_000
-
-# The same for an export. Their ids are in memory while it runs.
-SCAN_SORTED_MAX: Final = 100_000
+# Maximum number of plants that a search finds at once for an export. Their ids are in memory while
+# it runs.
+SCAN_FOUND_MAX: Final = 100_000
 
 # The lengths of beginnings that have entries of their own. They are those of `prefix` in the
 # migration that creates the table.
 _INDEXED_LENGTHS: Final = (1, 3, 4)
 
-# Maximum number of words that replace the beginning of a word.
-_WORDS_MAX: Final = 32
+# Maximum number of words that the index is asked for, to replace the beginnings of a search.
+_WORDS_MAX: Final = 8
 
 # A virtual table that lists the words of the index.
 MAKE_VOCABULARY: Final = """
@@ -94,6 +96,13 @@ LAST_CHARACTER: Final = "\U0010ffff"
 
 _COUNT: Final = """
 SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
+"""
+
+# Whether the plants that a query finds can be sorted for one page.
+_ARE_FEW: Final = f"""
+SELECT count(*) <= {SORTED_MAX} AND total({BYTES}) <= {SORTED_BYTES_MAX} FROM (
+    SELECT rowid AS id FROM plant_words WHERE plant_words MATCH ? LIMIT {SORTED_MAX + 1}
+) CROSS JOIN plants USING (id)
 """
 
 # The first plant that is not in the index of words yet. None of those after it is in the index.
@@ -205,12 +214,9 @@ def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Coun
         return Count(count_plants(connection))
     if query.is_exact:
         return Count.up_to_max(_matches(connection, query))
-    found, end = 0, None
     listing = listing._replace(after=None, place=None)
-    for part in _examined(connection, query, listing, EXAMINED_MAX, COUNTED_MAX):
-        found += len(part.plants)
-        end = part.end
-    return Count(found, is_exact=end is None)
+    [part] = _examined(connection, query, listing, EXAMINED_MAX)
+    return Count(len(part.plants), is_exact=part.end is None)
 
 
 def _matches(connection: apsw.Connection, query: _Query, most: int = COUNT_MAX) -> int:
@@ -219,35 +225,50 @@ def _matches(connection: apsw.Connection, query: _Query, most: int = COUNT_MAX) 
     return plants
 
 
-def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
-    """Return the query for plants that have the tag and all words. None if there are none."""
+def _query(
+    connection: apsw.Connection, listing: Listing, *, may_collect: bool = False
+) -> _Query | None:
+    """Return the query for plants that have the tag and all words. None if there are none.
+
+    Args:
+        connection: to the database.
+        listing: with a tag or words.
+        may_collect: whether FTS5 may collect all plants of one beginning that has many words, and
+            no entry of its own, before it returns the first one.
+
+    """
     if listing.words == ():
         return None
     has_tag = listing.tag is not None or listing.is_untagged
     parts = [f'"{tag_word(listing.tag)}"'] if has_tag else []
     is_exact = True
+    left = _WORDS_MAX
     for beginning in listing.words or ():
         if len(beginning) in _INDEXED_LENGTHS:
             parts.append(f'"{beginning}" *')
             continue
-        words = _words(connection, beginning)
-        if not words:
+        words = _words(connection, beginning, left)
+        if left and not words:
             return None
-        if len(words) <= _WORDS_MAX:
+        if len(words) < left:
             quoted = " OR ".join(f'"{word}"' for word in words)
             parts.append(f"({quoted})")
+        elif may_collect:
+            parts.append(f'"{beginning}" *')
+            may_collect = False
         else:
             indexed = max(length for length in _INDEXED_LENGTHS if length < len(beginning))
             parts.append(f'"{beginning[:indexed]}" *')
             is_exact = False
-    return _Query(" AND ".join(parts), is_exact)
+        left = max(left - len(words) - 1, 0)
+    return _Query(" AND ".join(dict.fromkeys(parts)), is_exact)
 
 
-def _words(connection: apsw.Connection, beginning: str) -> list[str]:
-    """Return the words of the index with this beginning, at most one more than _WORDS_MAX."""
+def _words(connection: apsw.Connection, beginning: str, number: int) -> list[str]:
+    """Return the words of the index with this beginning, at most `number`."""
     words: list[str] = []
     first, end = beginning, beginning + LAST_CHARACTER
-    while len(words) <= _WORDS_MAX:
+    while len(words) < number:
         word = connection.execute(_NEXT_WORD, (first, end)).get
         if word is None:
             break
@@ -274,22 +295,20 @@ class _Examined(NamedTuple):
 
 
 def _examined(
-    connection: apsw.Connection,
-    query: _Query,
-    listing: Listing,
-    number: int,
-    examined_max: int = EXAMINED_MAX,
+    connection: apsw.Connection, query: _Query, listing: Listing, number: int
 ) -> Iterator[_Examined]:
-    """Examine the next plants that a query finds, up to `examined_max`.
+    """Examine the next plants that a query finds, up to EXAMINED_MAX.
 
     If the query is exact, `number` of them are examined at once.
     """
     words = () if query.is_exact else listing.words or ()
     at_once = number if query.is_exact else EXAMINED_MAX
     bindings = _bindings(listing, words) | {"match": query.match, "limit": at_once}
-    for _ in range(0, examined_max, at_once):
+    for _ in range(0, EXAMINED_MAX, at_once):
         bindings["after"] = first_id(listing)
-        text, examined, last = read_fitting(connection, examine_query(listing), bindings)
+        text, examined, last = read_fitting(
+            connection, examine_query(listing), bindings, _bytes_max(query.is_exact)
+        )
         is_end = examined < bindings["limit"]
         yield _Examined(
             _with_words(text, words), None if is_end else last, bindings["limit"] < at_once, {}
@@ -304,6 +323,10 @@ def _bindings(listing: Listing, words: Sequence[str] = ()) -> dict[str, Any]:
     return {"tag": listing.tag, "any_tag": any_tag, "word": max(words, key=len, default=None)}
 
 
+def _bytes_max(is_exact: bool) -> int:  # noqa: FBT001 (that of a query)
+    return PAGE_BYTES_MAX if is_exact else EXAMINED_BYTES_MAX
+
+
 def _with_words(text: bytes, words: Sequence[str]) -> list[NewPlant]:
     plants = plants_from_json(text)
     return [plant for plant in plants if has_words(plant.name, words)] if words else plants
@@ -315,13 +338,16 @@ def examine_query(listing: Listing) -> str:
     Its row has those of them that have the tag, or how many to examine if not all of these fit on a
     page; how many it found; and the last id of these.
     """
-    order, last = ("DESC", "min(id)") if listing.is_descending else ("ASC", "max(id)")
-    found = f"""
+    return _examine(_found(listing), "min(id)" if listing.is_descending else "max(id)")
+
+
+def _found(listing: Listing) -> str:
+    """Return the SQL for the next ids that a query of FTS5 finds."""
+    return f"""
     SELECT rowid AS id FROM plant_words
     WHERE plant_words MATCH :match AND rowid {after_or_from(listing)} :after
-    ORDER BY rowid {order} LIMIT :limit
+    ORDER BY rowid {"DESC" if listing.is_descending else "ASC"} LIMIT :limit
 """
-    return _examine(found, last)
 
 
 def _examine(found: str, last: str) -> str:
@@ -361,18 +387,13 @@ def examine_next_query(place: Place) -> str:
     return _examine(found, _IDS_AND_KEYS)
 
 
-def sort_query(place: Place, column: str) -> str:
-    """Return the SQL for what a query of FTS5 finds after a place, in order by name.
-
-    Its value aggregates the column.
-    """
+def _sorted(place: Place) -> str:
+    """Return the SQL for the next ids and keys that a query of FTS5 finds, in order by name."""
     comparison = ">" if place.id >= ID_MIN else ">="
     return f"""
-SELECT {column} FROM (
     SELECT id, name_key FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
     WHERE plant_words MATCH :match AND (name_key, id) {comparison} (:key, :after)
-    ORDER BY name_key, id LIMIT :sorted
-)
+    ORDER BY name_key, id LIMIT :limit
 """
 
 
@@ -388,31 +409,29 @@ _EXAMINE_IDS: Final = _examine("SELECT value AS id FROM json_each(:ids) LIMIT :l
 
 def scan_pages(connection: apsw.Connection, listing: Listing) -> Iterator[list[NewPlant]]:
     """Yield the plants of all pages of a listing, whatever its limit is."""
-    if listing.place is not None and not listing.is_everything:
-        page = select_page(connection, listing._replace(limit=SCAN_PLANTS_MAX))
-        yield page.items
-        if page.is_last:
-            return
-        listing = listing.continued(page.end)
-        query = _query(connection, listing)
-        if query and _matches(connection, query, SCAN_SORTED_MAX) <= SCAN_SORTED_MAX:
-            yield from _scan_sorted(connection, query, listing)
+    if not listing.is_everything:
+        require_complete(connection)
+        query = _query(connection, listing, may_collect=True)
+        if query and _matches(connection, query, SCAN_FOUND_MAX) <= SCAN_FOUND_MAX:
+            yield from _scan_found(connection, query, listing)
             return
     yield from scan(partial(select_page, connection), listing)
 
 
-def _scan_sorted(
+def _scan_found(
     connection: apsw.Connection, query: _Query, listing: Listing
 ) -> Iterator[list[NewPlant]]:
-    """Yield what a query finds in order by name, after it was sorted once."""
-    place = listing.place or Place()
+    """Yield what a query finds. Its ids are found at once."""
     words = () if query.is_exact else listing.words or ()
-    bindings = _bindings(listing, words) | _bindings_of(place)
-    sorted_ = connection.execute(
-        sort_query(place, "CAST(json_group_array(id) AS BLOB)"),
-        bindings | {"match": query.match, "sorted": SCAN_SORTED_MAX},
-    ).get
-    ids = from_json(_IDS, sorted_)
+    bindings = _bindings(listing, words) | {"match": query.match, "limit": SCAN_FOUND_MAX}
+    if listing.place is None:
+        found = _found(listing)
+        bindings["after"] = first_id(listing)
+    else:
+        found = _sorted(listing.place)
+        bindings |= _bindings_of(listing.place)
+    found = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({found})"
+    ids = from_json(_IDS, connection.execute(found, bindings).get)
     while ids:
         page = bindings | {"ids": to_json(ids[:SCAN_PLANTS_MAX]), "limit": SCAN_PLANTS_MAX}
         text, examined, _ = read_fitting(connection, _EXAMINE_IDS, page)
@@ -428,7 +447,7 @@ def _examined_by_name(
     Those that the query finds are sorted, unless they are too many: then all plants are examined.
     """
     place = listing.place or Place()
-    is_sorted = not listing.is_everything and _matches(connection, query, SORTED_MAX) <= SORTED_MAX
+    is_sorted = not listing.is_everything and connection.execute(_ARE_FEW, (query.match,)).get == 1
     is_exact = listing.is_everything or (is_sorted and query.is_exact)
     words = () if is_exact else listing.words or ()
     at_once = number if is_exact else EXAMINED_BY_NAME_MAX
@@ -436,10 +455,12 @@ def _examined_by_name(
         _bindings(listing, words) | _bindings_of(place) | {"match": query.match, "limit": at_once}
     )
     if is_sorted:
-        sorted_ = sort_query(place, "jsonb_group_array(jsonb_array(id, name_key))")
-        bindings["sorted"] = connection.execute(sorted_, bindings | {"sorted": at_once}).get
+        sorted_ = f"""
+            SELECT jsonb_group_array(jsonb_array(id, name_key)) FROM ({_sorted(place)})
+"""
+        bindings["sorted"] = connection.execute(sorted_, bindings).get
     examine = EXAMINE_SORTED if is_sorted else examine_next_query(place)
-    text, examined, by_id = read_fitting(connection, examine, bindings)
+    text, examined, by_id = read_fitting(connection, examine, bindings, _bytes_max(is_exact))
     keys = from_json(_KEYS, by_id)
     end = None
     if examined == bindings["limit"]:

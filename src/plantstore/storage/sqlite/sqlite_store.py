@@ -5,7 +5,8 @@ Its connections:
 - `_writes` applies changes, and `_lookups` looks plants up. Each has a thread of its own.
 - `_pages` are a pool for the other READS.
 - `_tokens` reads tokens, and `_small_writes` writes everything but plants. Each has a lock.
-- An export, a check, a backup, and what waits for changes open one of their own: they take long.
+- A scan takes long. It takes one of `_scans`, or opens another and leaves it there.
+- A check, a backup, and what waits for changes open one of their own.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
 beginning, and does not fail in the middle because of another process.
@@ -17,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Final
 
 import apsw
@@ -90,6 +91,7 @@ INDEX_PAUSE_SECONDS: Final = 4 * BUSY_POLL_SECONDS
 
 # SQLite opens the log, and begins a snapshot, with the first read.
 _OPEN_LOG: Final = "SELECT count(*) FROM sqlite_schema"
+_BEGIN: Final = f"BEGIN; {_OPEN_LOG}"
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -168,6 +170,7 @@ class SQLiteStore(TokenAndIdTables):
         for connection in pages:
             prepare_searches(connection)
             self._free_pages.put(connection)
+        self._scans: SimpleQueue[apsw.Connection] = SimpleQueue()
         # Each connection has opened the log by its path.
         self._guard.require_files()
         self._wal_limit = WalLimit(
@@ -254,7 +257,7 @@ class SQLiteStore(TokenAndIdTables):
         tell_number: TellNumber | None = None,
         tell_damaged: TellDamaged | None = None,
     ) -> Generator[list[NewPlant], None, None]:
-        with translate_errors(_CANNOT_READ), self._snapshot() as connection:
+        with translate_errors(_CANNOT_READ), self._scanning() as connection:
             if tell_number is not None:
                 tell_number(FEED.last_number(executor(connection)))
             if listing.place is not None or not listing.is_everything:
@@ -316,6 +319,8 @@ class SQLiteStore(TokenAndIdTables):
 
     def close(self) -> None:
         connections = [self._writes, self._lookups, *self._pages, self._tokens]
+        while not self._scans.empty():
+            connections.append(self._scans.get())
         with self._small_writes_lock, self._tokens_lock:
             self._guard.close([*connections, self._small_writes])
 
@@ -346,11 +351,28 @@ class SQLiteStore(TokenAndIdTables):
         self._wal_limit.bound()
 
     @contextlib.contextmanager
+    def _scanning(self) -> Iterator[apsw.Connection]:
+        """Give a connection of `_scans` to the block. It reads one snapshot of the database."""
+        self._guard.require_files()
+        try:
+            connection = self._scans.get_nowait()
+        except Empty:
+            connection = connect(self._path, self._name)
+        try:
+            connection.execute(_BEGIN).fetchall()
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        self._scans.put(connection)
+
+    @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
         """Open a connection for the block. It reads one snapshot of the database."""
         self._guard.require_files()
         with contextlib.closing(connect(self._path, self._name)) as connection:
-            connection.execute(f"BEGIN; {_OPEN_LOG}").fetchall()
+            connection.execute(_BEGIN).fetchall()
             yield connection
 
     def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)

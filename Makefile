@@ -152,7 +152,6 @@ cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an 
 # CSV=plants.csv also imports that file.
 bench: $(VENV)/.dev programs ## measure into benchmarks/results/ (needs wrk and sqlite3)
 	$(BIN)/python benchmarks/creates.py
-	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/random_ids.py
 	$(BIN)/python benchmarks/reads.py
@@ -161,7 +160,6 @@ bench: $(VENV)/.dev programs ## measure into benchmarks/results/ (needs wrk and 
 	$(BIN)/python benchmarks/searches.py $(CSV)
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python benchmarks/page.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/on_postgres.py
-	$(BIN)/python benchmarks/observation.py
 	$(BIN)/python benchmarks/overload.py
 	$(BIN)/python benchmarks/slow_connections.py
 

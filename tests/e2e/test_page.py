@@ -149,7 +149,6 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     error, said = page.locator("#plant-id-error"), page.locator("#said")
 
     page.get_by_role("button", name="Add a plant").click()
-    expect(field).not_to_have_value("")  # the free id
     store(page, id=str(BESIDE), name="beside")
     expect(page.locator("#namesake")).to_have_text(f"Another plant has this name: {BESIDE}")
     expect(error).to_contain_text(f"Id {BESIDE} is Beside: open it")
@@ -226,6 +225,7 @@ def test_typed_text_survives_the_revocation_of_the_token_and_other_plants_disapp
     sign_in.get_by_label("Access token").fill(token)
     sign_in.get_by_role("button", name="Sign in").click()
     expect(name).to_have_value("Rosa canina")
+    expect(page.get_by_role("dialog")).not_to_contain_text("The token is revoked")
     store(page)
     expect(page.locator("#plants .name")).to_have_text(["Abies", "Rosa canina"])
     page.evaluate("token => sessionStorage.setItem('plantstore.token', token)", secret)
@@ -308,7 +308,7 @@ def test_on_a_phone_and_at_any_zoom_nothing_is_cut_off_and_nothing_moves_while_i
         page.set_viewport_size({"width": width, "height": height})
         page.evaluate(f"document.dir = '{direction}'")
         page.get_by_role("button", name="More", exact=True).click()
-        expect(page.locator("#print")).to_be_visible()
+        expect(page.locator("#more")).to_be_in_viewport(ratio=1)
         assert page.evaluate(fits)
         page.get_by_role("button", name="More", exact=True).click()
 
@@ -376,7 +376,11 @@ def test_axe_finds_no_violation_in_the_list_and_the_dialogs(
     page.get_by_role("checkbox", name="Select all of this page").click()
     assert_accessible(page)
     for opener in ("Add a plant", "Find duplicates", "Print", "Set tag"):
-        page.get_by_role("button", name=opener, exact=True).first.click()
+        button = page.get_by_role("button", name=opener, exact=True)
+        if not button.first.is_visible():
+            page.get_by_role("button", name="More", exact=True).click()
+            assert_accessible(page)
+        button.first.click()
         expect(page.get_by_role("dialog")).to_be_visible()
         assert_accessible(page)
         page.keyboard.press("Escape")

@@ -215,7 +215,7 @@ def test_the_plants_of_a_list_are_exported_and_an_export_is_imported_unchanged(
     page.get_by_role("link", name="Other", exact=True).click()
     expect(page.locator("#count")).to_have_text("1 plant")
     name, content = export(page, "Excel")
-    assert name == "plants-Other.xlsx"
+    assert name == "plants Other.xlsx"
     drop(page, content, name)
 
     expect(page.locator("#preview-said")).to_have_text("Nothing to import: 0 new, 1 the same")
@@ -228,6 +228,7 @@ def test_plants_are_printed_as_a_list_or_as_labels_on_sheets(
     page = open_page(*(NewPlant(id_, f"Plant {id_}", "Abies") for id_ in range(1, 67)))
 
     def print_pages(kind: str) -> int:
+        page.get_by_role("button", name="More", exact=True).click()
         page.get_by_role("button", name="Print", exact=True).click()
         page.get_by_role("radio", name=kind).check()
         page.get_by_role("dialog").get_by_role("button", name="Print", exact=True).click()

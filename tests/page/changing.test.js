@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
+import { forgetError } from "../../src/plantstore/web/page/dialogs.js";
 import { Toast } from "../../src/plantstore/web/page/elements.js";
 import { html, isolate } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
@@ -22,6 +23,7 @@ import {
   respondPlants,
   serve,
   textOf,
+  visited,
   wide,
   withResponse,
 } from "./tab.js";
@@ -33,6 +35,8 @@ const ACER = { id: "3", name: "Acer" };
 /** The button of the dialog that is pressed. */
 const SAVE = { value: "save" };
 
+const EXACT = "count=exact";
+
 const sent = (requests) => requests.map(({ method, path }) => `${method} ${path}`);
 
 beforeEach(() => {
@@ -43,7 +47,6 @@ beforeEach(() => {
     sets: [],
     keepsChanges: true,
     scopes: null,
-    spareId: "",
   });
 });
 
@@ -198,6 +201,18 @@ test("a change that the service refuses is shown at its field", async () => {
   assert.equal(state.toast.text, "");
 });
 
+test("an error of a dialog is shown until its reason is gone, and then it is tried again", () => {
+  let tries = 0;
+  const error = new ApiError("The token is revoked", 401);
+  update({ dialog: { title: "Import", error, retry: () => (tries += 1) } });
+
+  forgetError(0);
+  assert.equal(state.dialog.error, error);
+  forgetError(401);
+
+  assert.deepEqual([state.dialog.error, tries], [null, 1]);
+});
+
 test("a change is sent again in its set if its response was lost, and can be undone", async () => {
   const { act } = await open(ABIES);
   const { stored } = serve([ABIES]);
@@ -217,11 +232,11 @@ test("a change is sent again in its set if its response was lost, and can be und
 });
 
 test("a plant without a name is not stored, nor is a name removed", async () => {
-  const requests = answer(respond({ first: 5, last: 5 }));
+  const requests = answer();
   addPlants();
   const added = state.dialog.act({ id: "5", name: "" }, { value: "save" });
   await assert.rejects(added, { member: "name" });
-  assert.deepEqual(sent(requests), ["POST ids?count=1"]);
+  assert.deepEqual(requests, []);
 
   const { act } = await open(ABIES);
   const { stored } = serve([ABIES]);
@@ -235,14 +250,56 @@ test("a step to the next plant saves what was typed, and nothing if nothing was"
   const { stored, requests } = serve([ABIES, ROSA]);
   update({ listing: { plants: [ABIES, ROSA], links: new Map(), total: 2, isExact: true } });
 
-  await act({ name: "Mine" }, { value: "2" });
+  await act({ name: "Mine" }, { value: "next" });
   const { title, act: again } = state.dialog;
-  await again({}, { value: "1" });
+  await again({}, { value: "prev" });
 
   assert.deepEqual([title, stored.get("1").name], ["Edit plant 2", "Mine"]);
   assert.equal(state.dialog.title, "Edit plant 1");
   assert.deepEqual(requests, ["POST changes"]);
   update({ listing: null });
+});
+
+test("a step from the last plant of a page leads to the first one of the next page", async () => {
+  const { act, View, content } = await open(ABIES);
+  const links = new Map([["next", "?q=a&after=1"]]);
+  update({ listing: { plants: [ABIES], links, total: 2, isExact: true } });
+  const buttons = findAll("button", View(content)).map((button) => button["aria-label"]);
+  visited.push("/#/plants/1");
+  history.state = { isDialog: true };
+  const requests = answer(respondPlants([ROSA]));
+
+  await act({}, { value: "next" });
+
+  assert.ok(buttons.includes("Next plant") && !buttons.includes("Previous plant"));
+  assert.deepEqual(sent(requests), ["GET plants?q=a&after=1&limit=50"]);
+  assert.equal(state.dialog.title, "Edit plant 2");
+  const steps = visited.slice(-2);
+  assert.deepEqual([steps, history.state.isDialog], [["?q=a&after=1", "#/plants/2"], true]);
+  update({ listing: null });
+});
+
+describe("what is typed while a plant is saved stays in the form, and is not saved", () => {
+  const { querySelectorAll } = document;
+  afterEach(() => Object.assign(document, { querySelectorAll }));
+
+  for (const value of ["save", "next"]) {
+    test(value, async () => {
+      const { act } = await open(ABIES);
+      const { stored } = serve([ABIES, ROSA]);
+      update({ listing: { plants: [ABIES, ROSA], links: new Map(), total: 2, isExact: true } });
+      document.querySelectorAll = () => [{ name: "name", value: "Mine2", defaultValue: "Abies" }];
+
+      await act({ name: "Mine" }, { value });
+
+      const { title, said, content, act: again } = state.dialog;
+      assert.deepEqual([title, content.plant.name], ["Edit plant 1", "Mine"]);
+      assert.equal(said, "Saved, but not what was typed since then");
+      await again({ name: "Mine2" }, SAVE);
+      assert.equal(stored.get("1").name, "Mine2");
+      update({ listing: null });
+    });
+  }
 });
 
 test("another plant with a name is not told of the next plant", async (context) => {
@@ -251,7 +308,7 @@ test("another plant with a name is not told of the next plant", async (context) 
   const { View, content } = state.dialog;
   findAll("textarea", View(content))[0].oninput({ currentTarget: { value: "Rosa" } });
   update({ listing: { plants: [ABIES, ROSA], links: new Map(), total: 2, isExact: true } });
-  await act({}, { value: "2" });
+  await act({}, { value: "next" });
   const requests = answer(respondPlants([{ ...ROSA, id: "9" }]));
 
   context.mock.timers.tick(1000);
@@ -281,35 +338,37 @@ test("the next plant gets the tag of the list, and then that of the one before",
   assert.deepEqual([await undo(), stored.has("7"), stored.has("8")], ["Undone:", true, false]);
 });
 
-test("a free id of the service is offered until it is used", async () => {
-  const requests = answer(...[5, 6, 7].map((id) => respond({ first: id, last: id })));
-  const bodies = [];
+test("a plant without an id gets one of the service, another one if it is refused", async () => {
+  const ids = [5, 6, 7].map((id) => respond({ first: id, last: id }));
+  const requests = answer(ids[0]);
+  const sentIds = [];
+  const results = [
+    { stored: 1, refused: 0, errors: [] },
+    { stored: 0, refused: 1, errors: [{ line: 1, error: 3011, message: "", plant: ABIES }] },
+    { stored: 1, refused: 0, errors: [] },
+  ];
   answerFile(async (request) => {
-    bodies.push(await request.body.text());
-    withResponse({ stored: 1, replaced: 0, deleted: 0, refused: 0, errors: [] })(request);
+    sentIds.push(JSON.parse(await request.body.text()).id);
+    withResponse({ replaced: 0, deleted: 0, ...results.shift() })(request);
   });
-  const another = { value: "another" };
   addPlants();
-  await offered("5");
-  addPlants();
+  assert.deepEqual(requests, []);
 
-  const said = await state.dialog.act({ name: "Ulmus" }, another);
-  await offered("6");
-
-  assert.equal(said, "Saved: 5");
-  assert.deepEqual([state.toast.text, state.toast.plant.name], ["Saved:", "Ulmus"]);
-  assert.deepEqual(sent(requests), ["POST ids?count=1", "POST ids?count=1"]);
-  update({ spareId: "" });
+  const said = await state.dialog.act({ name: "Ulmus" }, { value: "another" });
+  answer(...ids.slice(1));
+  await assert.rejects(state.dialog.act({ name: "Acer" }, SAVE), { member: "id" });
   await state.dialog.act({ name: "Acer" }, SAVE);
-  assert.deepEqual(bodies, [
-    '{"id":5,"before":null,"after":{"name":"Ulmus"}}\n',
-    '{"id":7,"before":null,"after":{"name":"Acer"}}\n',
-  ]);
+
+  assert.deepEqual([said, sentIds], ["Saved: 5", [5, 6, 7]]);
+  assert.deepEqual(
+    [state.toast.text, state.toast.plant.id],
+    ["Saved 2 plants, the last one:", "7"],
+  );
 });
 
 test("if the service has no free id, a plant without one is not stored, and this is said", async () => {
   const refusal = { error: 1006, message: "Fewer ids are left" };
-  answer(...Array.from({ length: 2 }, () => respond(refusal, 409)));
+  answer(respond(refusal, 409));
   const bodies = [];
   answerFile((request) => bodies.push(request.body));
   addPlants();
@@ -430,7 +489,6 @@ describe("while a plant is saved, the next one is entered", () => {
 
   for (const button of ["another", "save"]) {
     test(`a plant is sent again with its id, in its set, if the response was lost: ${button}`, async () => {
-      await until(() => state.spareId === "5");
       enter("Qa", button);
       await until(() => held.length > 0);
       const [{ set, onerror }] = held.splice(0);
@@ -455,13 +513,6 @@ describe("while a plant is saved, the next one is entered", () => {
     assert.deepEqual(typed(), ["Qa", "", "5"]);
   });
 });
-
-/** Wait until the service has given this id. */
-function offered(id) {
-  return new Promise((resolve) => {
-    onUpdate(() => state.spareId === id && resolve());
-  });
-}
 
 test("many plants are deleted with one request, and restored with one", async () => {
   const many = Array.from({ length: 3_000 }, (_, id) => ({ ...ROSA, id: String(id) }));
@@ -735,6 +786,24 @@ describe("a dialog that renames a tag", () => {
     await state.dialog.act({});
 
     assert.equal(stored.get("1").tag, "Pine");
+  });
+
+  test("asks before it becomes that of other plants, once", async () => {
+    await open(null);
+    const { stored } = serve([ABIES]);
+    const answers = globalThis.fetch;
+    const others = respondPlants([ROSA], { "Total-Count": "12", "Preference-Applied": EXACT });
+    globalThis.fetch = async (path, options) =>
+      path.startsWith("plants?tag=Fir&") ? others.clone() : answers(path, options);
+    const asked = answerQuestions("no", "yes");
+
+    const said = await state.dialog.act({ tag: "Fir" }, SAVE);
+    const kept = stored.get("1").tag;
+    await state.dialog.act({ tag: "Fir" }, SAVE);
+
+    assert.deepEqual([said, kept, stored.get("1").tag], ["", "Pine", "Fir"]);
+    const titles = asked.map(({ title, yes }) => [title, yes]);
+    assert.deepEqual(titles, Array(2).fill(["12 plants have this tag already", "Merge"]));
   });
 
   test("leads to the plants of the new tag, and has the tags counted", async (context) => {

@@ -119,3 +119,19 @@ test("a token may be pasted with its scheme, its field and quotes", () => {
     assert.equal(tokenIn(text), token);
   for (const text of ["", " "]) assert.equal(tokenIn(text), "");
 });
+
+test("a change that nothing can stop ends if no response arrives", async () => {
+  const { timeout } = AbortSignal;
+  const seconds = [];
+  AbortSignal.timeout = (milliseconds) => {
+    seconds.push(milliseconds / 1000);
+    return timeout.call(AbortSignal, 0);
+  };
+  answerFile(() => {});
+
+  const changed = client.change([{ before: null, after: { id: "1", name: "Rosa" } }], { set: "s" });
+
+  await assert.rejects(changed, { message: "The service does not respond" });
+  AbortSignal.timeout = timeout;
+  assert.deepEqual(seconds, [60]);
+});

@@ -23,6 +23,8 @@ describe("the encoding of a file is detected, and guessed if nothing tells it", 
     [undefined, "\ufeff\ufeff1;Äpfel\r\n", "Äpfel"],
     [undefined, utf16("\ufeff1;Äpfel\n", true), "Äpfel"],
     [undefined, utf16("\ufeff1;Äpfel\n", false), "Äpfel"],
+    [undefined, utf16("1;Äpfel\n", true), "Äpfel"],
+    [undefined, utf16("1;バラの木の名前\r\n", false), "バラの木の名前"],
     ["windows-1252", bytesOf("1;\xc4pfel\r\n"), "Äpfel"],
     ["windows-1251", bytesOf("1;\xd0\xee\xe7\xe0\r\n"), "Роза"],
     ["koi8-r", bytesOf("1;\xf2\xcf\xda\xc1\r\n"), "Роза"],
@@ -144,6 +146,8 @@ describe("a file without text is refused", () => {
   for (const content of [
     "%PDF-1.7\n1,2",
     "\x89PNG\r\n\x1a\n\0",
+    "\x89PNG\r\n\x1a\n\0\0\0\0\rIHDR",
+    "id,name\n1,Rosa\0alba\n2,Acer\n",
     `id,name\n${"1,A\n".repeat(200)}\b`,
   ]) {
     test(`other kinds of files: ${content.slice(0, 6)}`, async () => {

@@ -43,8 +43,8 @@ describe("names are the same as the search folds them", () => {
   });
 });
 
-test("only plants that share a name are in groups, those with a tag first", () => {
-  const ids = group(PLANTS).map((plants) => plants.map(({ id }) => id));
+test("only plants that share a name are in groups, those with a tag first, then those of lower ids", () => {
+  const ids = group(PLANTS.toReversed()).map((plants) => plants.map(({ id }) => id));
 
   assert.deepEqual(ids, [["9", "7", "10"]]);
 });

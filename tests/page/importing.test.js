@@ -102,7 +102,7 @@ test("rows that the page does not send are refused, too, and saved with the othe
 test("rows without ids get them from the service, and keep them if it is tried again", async () => {
   const ranges = [
     { first: 7, last: 1006 },
-    { first: 1007, last: 1007 },
+    { first: 1007, last: 2006 },
     { first: 2009, last: 2009 },
   ];
   const counts = [];
@@ -325,12 +325,16 @@ describe("what is pasted is previewed", () => {
     assert.ok(state.dialog.content.preview.isPasted);
   });
 
+  test("several lines, also in a text field", async () => {
+    assert.equal(await paste("Rosa\nAcer\n", [], "input"), "Import pasted rows");
+  });
+
   test("a file, also in a text field", async () => {
     assert.equal(await paste("", [new File(["id\n"], "a.csv")], "input"), "Import a.csv");
   });
 
   test("but no blanks, no text in a text field, and nothing without the scope or in a dialog", async () => {
-    const titles = [await paste(" \n"), await paste("Rosa", [], "input")];
+    const titles = [await paste(" \n"), await paste("Rosa\n", [], "input")];
     update({ scopes: ["plants:read"] });
     titles.push(await paste("Rosa"));
     update({ scopes: null, dialog: { title: "Add a plant" } });

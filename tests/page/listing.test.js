@@ -97,6 +97,17 @@ test("the end of a change leaves what is being typed, whose search loads the lis
   assert.match(requests.at(-1).path, /q=ro/);
 });
 
+test("of a long text, the beginning is searched, and this is said", () => {
+  const requests = answer();
+  update({ search: "Rosa ".repeat(30), query: ALL });
+
+  listing.search();
+
+  const q = new URLSearchParams(requests[0].path.split("?")[1]).get("q");
+  assert.deepEqual([q.length, state.search], [100, q]);
+  assert.equal(state.toast.text, "Only the first 100 characters are searched");
+});
+
 describe("before a page of the list by name are the plants that come before it", () => {
   const plants = Array.from({ length: 200 }, (_, at) => ({ id: `${at}`, name: `Rosa ${at}` }));
   const links = new Map(["first", "next"].map((relation) => [relation, `?${relation}`]));
@@ -297,6 +308,15 @@ test("all plants of a search are selected, of all its pages, beside those select
   assert.deepEqual(paths, ["plants?q=a&sort=-id&limit=1000", "plants?after=1&q=a&limit=1000"]);
 });
 
+test("the plants of the list that are not selected are selected instead", async () => {
+  answer(respondPlants([ROSA, ABIES]));
+  update({ selected: new Map([[ROSA.id, ROSA]]) });
+
+  await listing.selectFound(true);
+
+  assert.deepEqual([...state.selected.values()], [ABIES]);
+});
+
 for (const [address, many] of [
   ["?q=a", 2],
   ["?q=b", 0],
@@ -418,7 +438,7 @@ test("a list that cannot be loaded says why", async () => {
 test("plants are counted in words", () => {
   const texts = [countPlants(1), countPlants(10_051), countPlants(10_000, false), countPlants(0)];
 
-  assert.deepEqual(texts, ["1 plant", "10,051 plants", "more than 10,000 plants", "0 plants"]);
+  assert.deepEqual(texts, ["1 plant", "10,051 plants", "10,000+ plants", "0 plants"]);
 });
 
 test("an empty page does not say that nothing is found if others follow", async () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, describe, test } from "node:test";
-import { makePlan, suggest } from "../../src/plantstore/web/page/plan.js";
+import { makePlan, suggest, writePlan } from "../../src/plantstore/web/page/plan.js";
 import { openPreview } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
@@ -100,7 +100,7 @@ describe("the names of the columns are below a title", () => {
       const plan = await makePlan(preview, signal);
 
       assert.deepEqual([preview.top, preview.isHeaded], [top, isHeaded]);
-      assert.ok(plan.indexes.every((index) => index > top || !isHeaded));
+      assert.ok(plan.sent.every(({ index }) => index > top || !isHeaded));
       assert.equal([...plan.faults.keys()].filter((index) => index <= top).length, 0);
     });
   }
@@ -142,11 +142,11 @@ describe("the service gets the same plants as from the file itself, without blan
 });
 
 test("the rows of the file are known by the lines of what is sent", async () => {
-  const { file, lines, indexes } = await planOf('sep=;\nname;id\n\n"A\nB";1\n;\nC;2\n');
+  const { file, sent } = await planOf('sep=;\nname;id\n\n"A\nB";1\n;\nC;2\n');
 
   assert.equal(await file.text(), 'id,name\r\n1,"A\nB"\r\n2,C\r\n');
   assert.deepEqual(
-    [lines, indexes],
+    [sent.map(({ line }) => line), sent.map(({ index }) => index)],
     [
       [2, 4],
       [2, 4],
@@ -204,13 +204,45 @@ describe("rows whose id other rows have with another plant", () => {
   });
 });
 
-test("if the encoding is a guess, plants with other letters are shown first", async () => {
-  const preview = await previewOf(`id,name\n${"1,Rosa\n".repeat(9)}2,Äpfel\n`);
-  preview.table.encodings = [["windows-1252", "", ""]];
+test("a wrong id is not reported as a repeated one", async () => {
+  const { faults, sent } = await planOf("id,name\nx12,A\nx12,B\n");
 
-  const { shown } = await makePlan(preview, signal);
+  assert.deepEqual([faults.size, sent.length], [0, 2], "the service says what is wrong");
+});
 
-  assert.deepEqual([shown.length, shown[0][1], shown[1][1]], [5, "Äpfel", "Rosa"]);
+describe("a last row of totals is no plant, unless it is chosen", () => {
+  const files = [
+    ["Name,Count\nRosa,2\nAcer,3\nTotal,5", 1],
+    ["Pflanze;Anzahl\nRosa;2\nSUMME:;2\n;", 1],
+    ["Count,Name\n2,Rosa\n2,Grand total", 1],
+    ["id,name,tag\n7,Rosa,\nTotal,1,", 1],
+    ["Название\tСорт\nРоза\tA\nИтого:\t1", 1],
+    ["id,name\n7,Rosa\n8,Total", 0],
+    ["Name\nTotal", 0],
+    ["Name\nTotal\nRosa", 0],
+    ["Name\nRosa\nSum and Substance", 0],
+  ];
+
+  for (const [content, left] of files) {
+    test(content.split("\n").at(-1), async () => {
+      const plan = await planOf(content);
+      const all = await planOf(content, { takesTotal: true });
+
+      assert.deepEqual([plan.left, plan.total >= 0], [left, left > 0]);
+      assert.deepEqual([all.left, all.sent.length], [0, plan.sent.length + left]);
+    });
+  }
+
+  test("which the preview offers", async () => {
+    await open("Name\nRosa\nTotal\n", () => ({ ...NONE, stored: 1 }));
+    assert.match(text(), /Import the total as a plant\. Row 3: Total 1 new, 1 skipped /);
+
+    const boxes = findAll("input", state.dialog.View(state.dialog.content));
+    boxes.find(({ type }) => type === "checkbox").onchange({ currentTarget: { checked: true } });
+    await checked();
+
+    assert.equal(state.dialog.content.preview.plan.sent.length, 2);
+  });
 });
 
 test("a cell that a workbook has wrongly is a fault, if its column is used", async () => {
@@ -221,9 +253,9 @@ test("a cell that a workbook has wrongly is a fault, if its column is used", asy
     [2, fault(1, "of a name")],
   ]);
 
-  const { faults, ids } = await makePlan(preview, signal);
+  const { faults, sent } = await makePlan(preview, signal);
 
-  assert.deepEqual([[...faults], ids], [[[2, "of a name"]], ["1"]]);
+  assert.deepEqual([[...faults], sent.length], [[[2, "of a name"]], 1]);
 });
 
 test("a column of a sheet without a name can be chosen", async () => {
@@ -236,26 +268,12 @@ test("a column of a sheet without a name can be chosen", async () => {
   assert.deepEqual([header, faults.size], [["id", "name", ""], 0]);
 });
 
-test("rows without ids get them", async () => {
-  const plan = await planOf("Name;Price\nRosa;7\n;\nAbies;8\n");
-
-  const numbered = await plan.giveIds(["70", "71"].values(), signal);
-
-  assert.equal(await numbered.file.text(), "id,name\r\n70,Rosa\r\n71,Abies\r\n");
-  assert.equal(numbered.giveIds, undefined);
-});
-
 test("rows without an id get one, also beside others, and those of a shorter row", async () => {
   const plan = await planOf("Name;Nr\nRosa;7\nAcer;\nAbies\n;\nTilia;x\n");
 
-  const numbered = await plan.giveIds(["70", "71"].values(), signal);
+  await writePlan(plan, ["70", "71"].values(), signal);
 
-  assert.equal(plan.unnumbered, 2);
-  assert.equal(
-    await numbered.file.text(),
-    "id,name\r\n7,Rosa\r\n70,Acer\r\n71,Abies\r\nx,Tilia\r\n",
-  );
-  assert.equal((await planOf("id,name\n1,Rosa\n")).giveIds, undefined);
+  assert.equal(await plan.file.text(), "id,name\r\n7,Rosa\r\n70,Acer\r\n71,Abies\r\nx,Tilia\r\n");
 });
 
 /** Answer imports: `resultOf` returns the result by what becomes of rows whose id a plant has. */
@@ -410,16 +428,17 @@ describe("if names of new plants are there already, the preview asks whether to 
 
     await choose("there already", "import");
 
-    assert.equal(state.dialog.content.preview.plan.ids.length, 2);
+    assert.equal(state.dialog.content.preview.plan.sent.length, 2);
   });
 
   test("skipped rows get no id", async () => {
     await open("Nr,Name\n,Rosa x alba\n,Abies\n");
     await choose("there already", "skip");
 
-    const { file } = await state.dialog.content.preview.plan.giveIds(["70"].values(), signal);
+    const { plan } = state.dialog.content.preview;
+    await writePlan(plan, ["70"].values(), signal);
 
-    assert.equal(await file.text(), "id,name\r\n70,Abies\r\n");
+    assert.equal(await plan.file.text(), "id,name\r\n70,Abies\r\n");
   });
 });
 
@@ -526,7 +545,7 @@ test("without a column of names, only the tags of plants that exist can be impor
   const { plan } = state.dialog.content.preview;
   assert.equal(await requests[0].body.text(), "id,name,tag\r\n1,Rosa,Shrub\r\n");
   assert.equal(plan.conflict, "replace");
-  assert.deepEqual(plan.readSent(0), { id: "1", name: "Rosa", tag: "Shrub" });
+  assert.deepEqual(plan.sent[0].plant, { id: "1", name: "Rosa", tag: "Shrub" });
   assert.deepEqual([...plan.faults.values()], Array(2).fill("No plant has this id"));
   assert.doesNotMatch(text(), /Skip/);
   assert.ok(hasImport());

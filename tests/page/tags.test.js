@@ -33,8 +33,8 @@ beforeEach(() => {
     return answer();
   };
   wide.matches = true;
-  const tagList = { q: "", found: undefined };
-  update({ tagList, scopes: null, tags: [], query: new URLSearchParams() });
+  update({ tagFilter: "", tagList: undefined, scopes: null, tags: [] });
+  update({ query: new URLSearchParams() });
   history.replaceState(null, "", "/");
 });
 

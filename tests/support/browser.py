@@ -139,9 +139,7 @@ def choose(page: Page, what: Literal["Edit", "Delete"], id_: int) -> None:
 def store(page: Page, **fields: str) -> None:
     """Fill in the open dialog and submit it."""
     for label, text in fields.items():
-        box = page.locator(f"dialog [name={label}]")
-        while box.input_value() != text:  # a free id may be filled in meanwhile
-            box.fill(text)
+        page.locator(f"dialog [name={label}]").fill(text)
     page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).click()
 
 
@@ -178,7 +176,7 @@ def save(page: Page, role: Literal["link", "button"], name: str) -> tuple[str, b
 
 def export(page: Page, kind: Literal["CSV", "Excel"]) -> tuple[str, bytes]:
     """Export the plants of the list; return the name and the content of the file."""
-    page.get_by_role("button", name="Export", exact=True).first.click()
+    page.get_by_role("button", name="More", exact=True).click()
     return save(page, "button", f"as {kind}")
 
 

@@ -62,16 +62,12 @@ function Tools() {
       </form>
       <button id="add" type="button" class="primary" data-needs="plants:create"
         aria-keyshortcuts="n" onclick=${() => addPlants()}>Add a plant</button>
+      <button type="button" data-needs="plants:create" onclick=${chooseImport}>Import</button>
       <${TagsButton} />
-      <button type="button" class="menu" popovertarget="files">More</button>
-      <div id="files" popover onclick=${closePopover}>
-        <button id="import-button" type="button" data-needs="plants:create" onclick=${chooseImport}>
-          Import
-        </button>
-        <${ExportMenu} id="export-all" many=${listed} />
-        <button id="print" type="button" data-needs="plants:read" onclick=${() => print()}>
-          Print
-        </button>
+      <button type="button" class="menu" popovertarget="more" data-needs="plants:read">More</button>
+      <div id="more" class="choices" popover onclick=${closePopover} data-needs="plants:read">
+        <${ExportItems} many=${listed} />
+        <button type="button" onclick=${() => print()}>Print</button>
         <button type="button" data-needs="plants:delete" onclick=${findDuplicates}>
           Find duplicates
         </button>
@@ -80,19 +76,14 @@ function Tools() {
   `;
 }
 
-/** @param {{id: string, many: string, list?: () => Plant[]}} props the plants, otherwise those of the list */
-function ExportMenu({ id, many, list }) {
+/** @param {{many: string, list?: () => Plant[]}} props the plants, otherwise those of the list */
+function ExportItems({ many, list }) {
   const makeItem = (/** @type {"csv"|"xlsx"} */ kind, /** @type {string} */ name) => html`
     <button type="button" onclick=${() => exportPlants(kind, list?.())}>
-      ${renew(`${many} as ${name}`)}
+      ${renew(`Export ${many} as ${name}`)}
     </button>
   `;
-  return html`
-    <button type="button" popovertarget=${id} data-needs="plants:read">Export</button>
-    <div id=${id} class="choices" popover onclick=${closePopover} data-needs="plants:read">
-      ${makeItem("csv", "CSV")} ${makeItem("xlsx", "Excel")}
-    </div>
-  `;
+  return [makeItem("csv", "CSV"), makeItem("xlsx", "Excel")];
 }
 
 /** @param {Plant[]} [plants] otherwise those of the list */
@@ -149,24 +140,29 @@ function Selected() {
   if (!listing || plants.length === 0) return null;
   const shown = listing.plants.filter(({ id }) => selected.has(id)).length;
   const elsewhere = plants.length - shown;
-  const isMore = shown > 0 && shown === listing.plants.length && plants.length < listing.total;
+  const hasOthers = plants.length < listing.total;
+  const isMore = hasOthers && shown > 0 && shown === listing.plants.length;
   const found = listing.isExact ? number(listing.total) : "";
   return html`
     <div id="selected" class="tools" role="group" aria-label="Selected plants">
       <span>
         ${renew(`${number(plants.length)} selected${elsewhere > 0 ? `, ${number(elsewhere)} not shown` : ""}`)}
       </span>
-      ${isMore && html`<button type="button" onclick=${selectFound}>Select all ${found}</button>`}
+      ${isMore && html`<button type="button" onclick=${() => selectFound()}>Select all ${found}</button>`}
       <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
         Set tag
       </button>
-      <${ExportMenu} id="export-selected" many=${countPlants(plants.length)} list=${listSelected} />
+      <button type="button" popovertarget="export" data-needs="plants:read">Export</button>
+      <div id="export" class="choices" popover onclick=${closePopover}>
+        <${ExportItems} many=${countPlants(plants.length)} list=${listSelected} />
+      </div>
       <button type="button" data-needs="plants:read" onclick=${() => print(listSelected())}>
         Print
       </button>
       <button type="button" data-needs="plants:delete" onclick=${() => deleteSelected(plants)}>
         Delete
       </button>
+      ${hasOthers && html`<button type="button" onclick=${() => selectFound(true)}>Invert</button>`}
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>
     </div>
   `;
@@ -223,7 +219,7 @@ function Nothing() {
     `;
   }
   return html`
-    <div id="start" class="leafy nothing">
+    <div id="start" class="nothing">
       <p>There are no plants yet.</p>
       <p class="tools" data-needs="plants:create">
         <button type="button" onclick=${() => addPlants()}>Add the first plant</button>

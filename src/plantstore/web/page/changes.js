@@ -8,11 +8,11 @@
  */
 
 import { client } from "./client.js";
-import { ask } from "./dialogs.js";
+import { actUntilStopped, ask } from "./dialogs.js";
 import { countPlants } from "./elements.js";
 import { ApiError, CHANGED } from "./requests.js";
 import { attempt, finish } from "./sets.js";
-import { state, update } from "./state.js";
+import { state } from "./state.js";
 
 /** The names of the fields. */
 const FIELDS = /** @type {["name"|"tag", string][]} */ ([
@@ -31,17 +31,10 @@ const FIELDS = /** @type {["name"|"tag", string][]} */ ([
 export async function make(changes, action) {
   const { dialog } = state;
   const left = new Map(changes.map((change) => [idOf(change), change]));
-  const stop = new AbortController();
-  const { signal } = stop;
-  const show = (/** @type {object} */ shown) => {
-    Object.assign(dialog ?? {}, shown);
-    update();
-  };
-  if (action.isListed) show({ stop: () => stop.abort() });
   const did = { isRecorded: false, isChanged: false };
   /** @type {?ApiError} */
   let error = null;
-  const send = async () => {
+  const send = async (/** @type {AbortSignal|undefined} */ signal) => {
     for (let todo = changes; todo.length > 0; ) {
       const { result, isRecorded } = await client.change(todo, { set: action.set, signal });
       did.isRecorded ||= isRecorded;
@@ -54,7 +47,7 @@ export async function make(changes, action) {
         state.selected.delete(idOf(change));
       }
       todo = again;
-      const isOver = signal.aborted || state.dialog !== dialog;
+      const isOver = signal?.aborted || state.dialog !== dialog;
       const answer = conflicts.length === 0 || isOver ? "" : await askAbout(conflicts);
       if (conflicts.length > 0 && answer === "") return;
       for (const conflict of conflicts) {
@@ -64,16 +57,15 @@ export async function make(changes, action) {
       }
     }
   };
-  try {
-    await attempt(action, send, signal);
+  const run = async (/** @type {AbortSignal|undefined} */ signal) => {
+    await attempt(action, () => send(signal), signal);
     const [only, ...others] = action.made.values();
     finish(action, action.made.size, did, others.length === 0 ? only : undefined);
-  } catch (reason) {
-    if (!signal.aborted) throw reason;
-  } finally {
-    show({ stop: undefined, said: "" });
-  }
-  return { left: [...left.values()], error, isStopped: signal.aborted };
+  };
+  let isStopped = false;
+  if (action.isListed) isStopped = !(await actUntilStopped(run));
+  else await run(undefined);
+  return { left: [...left.values()], error, isStopped };
 }
 
 /**

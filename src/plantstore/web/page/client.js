@@ -22,7 +22,7 @@
  *   and the plants that are stored, up to a size
  * @typedef {{restored: number, deleted: number, recreated: number, kept: number}} UndoCounts
  * @typedef {{signal?: AbortSignal, set?: string}} Sending the name of the change set
- * @typedef {{headers?: Record<string, string>, body?: string|Blob, signal?: AbortSignal,
+ * @typedef {{headers?: Record<string, string>, body?: Blob, signal?: AbortSignal,
  *   kind?: "text"|"blob"}} Options
  */
 
@@ -34,7 +34,7 @@ const LINK = /<plants\?([^>]*)>; rel="(\w+)"/g;
 /** Whether this browser gives access to the text of numbers in JSON, to read ids exactly. */
 export const KEEPS_IDS = "rawJSON" in JSON;
 
-/** The timeouts of requests. */
+/** The timeouts of reads, and of changes that nothing else can stop. */
 const READ_SECONDS = 10;
 const CHANGE_SECONDS = 60;
 
@@ -129,10 +129,10 @@ class Client {
   /**
    * Undo a change set, or count what an undo would do; then the set gets no more changes.
    *
-   * @param {string} set @param {{isDry?: boolean, signal?: AbortSignal}} [options]
+   * @param {string} set @param {{isDry?: boolean, signal?: AbortSignal}} options
    * @returns {Promise<UndoCounts>}
    */
-  async undo(set, { isDry, signal = new AbortController().signal } = {}) {
+  async undo(set, { isDry, signal }) {
     const path = `undo?set=${set}${isDry ? "&dry-run" : ""}`;
     const { answer, body } = await this.#send("POST", path, { signal });
     return parse(answer, body, (value) => typeof value?.kept === "number");
@@ -160,33 +160,25 @@ class Client {
     return { headers: answer.headers, value: parse(answer, body, isExpected) };
   }
 
-  /** @param {string} method @param {string} path @param {Options} [options] */
-  async #send(method, path, { headers, body, signal, kind } = {}) {
+  /** @param {string} method @param {string} path @param {Options} options */
+  async #send(method, path, { headers, body, kind, ...options }) {
     const all = new Headers({ ...this.#authorization, ...headers });
-    if (body && !all.has("Content-Type")) all.set("Content-Type", "application/json");
-    const seconds = method === "GET" ? READ_SECONDS : CHANGE_SECONDS;
-    const timeout = AbortSignal.timeout(seconds * 1000);
-    const options = { method, headers: all, body, signal: signal ?? timeout };
-    return await this.#report(send(path, options, kind));
-  }
-
-  /** @param {string} path @param {string} kind @param {Blob} lines @param {Sending} options */
-  async #sendLines(path, kind, lines, { signal = new AbortController().signal, set }) {
-    const headers = { "Content-Type": kind, ...(set && { "Change-Set": set }) };
-    const { answer, body } = await this.#send("POST", path, { headers, body: lines, signal });
-    const result = parse(answer, body, (value) => Array.isArray(value?.errors));
-    return { result, isRecorded: answer.headers.has("Change-Set") };
-  }
-
-  /** Call the listeners if a request fails. @template T @param {Promise<T>} request */
-  async #report(request) {
+    const signal = options.signal ?? AbortSignal.timeout(CHANGE_SECONDS * 1000);
     try {
-      return await request;
+      return await send(path, { method, headers: all, body, signal }, kind);
     } catch (error) {
       if (error instanceof ApiError && hasStatus(error, 401)) this.onrefusal(error);
       if (error instanceof ApiError && error.isOutage) this.onoutage(error);
       throw error;
     }
+  }
+
+  /** @param {string} path @param {string} kind @param {Blob} lines @param {Sending} options */
+  async #sendLines(path, kind, lines, { signal, set }) {
+    const headers = { "Content-Type": kind, ...(set && { "Change-Set": set }) };
+    const { answer, body } = await this.#send("POST", path, { headers, body: lines, signal });
+    const result = parse(answer, body, (value) => Array.isArray(value?.errors));
+    return { result, isRecorded: answer.headers.has("Change-Set") };
   }
 
   /** @returns {Record<string, string>} */
@@ -206,6 +198,11 @@ export const client = new Client();
 export function tokenIn(text) {
   const bare = text.replace(/["'`]/g, "").trim();
   return bare.replace(/^(authorization:)?\s*(bearer\s+)?/i, "");
+}
+
+/** Compare plants by their ids. @param {Plant} one @param {Plant} other */
+export function compareIds(one, other) {
+  return BigInt(one.id) < BigInt(other.id) ? -1 : 1;
 }
 
 /** Return a signal that also ends a read that takes too long. @param {AbortSignal} [signal] */

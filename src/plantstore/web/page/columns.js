@@ -26,5 +26,12 @@ export function recognize(cells) {
   return { id: find("id"), name: find("name"), tag: find("tag") };
 }
 
+/** What a row is called that has the totals of the rows above it. */
+const TOTAL =
+  /^((grand)?totals?|sums?|(gesamt)?summe|(ins)?gesamt|somme|totaux|totale|suma|razem|итого|всего|合計|合计|总计)$/;
+
+/** @param {string} [cell] */
+export const isTotal = (cell = "") => TOTAL.test(fold(cell));
+
 /** @param {string} text */
 export const fold = (text) => text.toLowerCase().replace(/[\s.:_-]/g, "");

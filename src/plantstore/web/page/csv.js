@@ -19,6 +19,10 @@ export const FILE_BYTES_MAX = 100_000_000;
 /** How much is parsed before the tab may do something else; and so, the largest row. */
 const STEP_CHARACTERS = 1_000_000;
 
+/** In how many of the first bytes UTF-16 is seen, and one of how many is zero then, at least. */
+const SAMPLED_BYTES = 1024;
+const UTF16_PART = 8;
+
 /** Among how many rows the first two that are not empty are searched. */
 const SEARCHED_ROWS = 10;
 
@@ -111,12 +115,29 @@ function guessEncoding(bytes) {
   const [first, second] = bytes;
   if (first === 0xff && second === 0xfe) return [[["utf-16le"]], true];
   if (first === 0xfe && second === 0xff) return [[["utf-16be"]], true];
+  const isUtf16 = bytes.length % 2 === 0 && findUtf16(bytes.subarray(0, SAMPLED_BYTES));
+  if (isUtf16) return [[[isUtf16]], true];
   const text = new TextDecoder().decode(bytes);
   const wrong = text.match(/\ufffd/g)?.length ?? 0;
   const right = text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0;
   if (wrong === 0) return [[["utf-8"]], true];
   const others = listEncodings(bytes);
   return [wrong > right ? others : [["utf-8", "Unicode (utf-8)", WRONG], ...others], false];
+}
+
+/**
+ * Return the name of UTF-16 without a byte order mark: one of the two bytes of each ASCII character is
+ * zero, always on the same side.
+ *
+ * @param {Uint8Array} bytes
+ */
+function findUtf16(bytes) {
+  const [even, odd] = [0, 1].map((side) => {
+    return bytes.filter((byte, at) => byte === 0 && at % 2 === side).length;
+  });
+  const isMany = even + odd > bytes.length / UTF16_PART;
+  if (!isMany || (even > 0 && odd > 0)) return "";
+  return odd > 0 ? "utf-16le" : "utf-16be";
 }
 
 /**

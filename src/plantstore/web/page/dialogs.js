@@ -8,7 +8,7 @@
  *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string,
  *   goesOn?: string, stop?: () => void, retry?: () => void}} Dialog can be used while the button
  *   `goesOn` acts; it has `stop` while what it does can be stopped, and
- *   `retry` is called after an outage if its error was that
+ *   `retry` is called if the reason of its error is gone
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
  * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
@@ -19,7 +19,7 @@ import { focus, PlantText } from "./elements.js";
 import { html, renew } from "./html.js";
 import { loadAgain } from "./listing.js";
 import { ApiError } from "./requests.js";
-import { state, update } from "./state.js";
+import { change, state, update } from "./state.js";
 
 /** How long a request may take before the dialog says that it is waiting. */
 const WAIT_SECONDS = 1;
@@ -59,8 +59,14 @@ function showModal(dialog) {
 
 /** Open a dialog. It is a step in the history of the tab: Back closes it. @param {Dialog} dialog */
 export function open(dialog) {
-  if (!isAddressed()) history.pushState({ ...history.state, isDialog: true }, "");
+  if (!isAddressed()) enterAddress();
   update({ dialog });
+}
+
+/** Go to the address of a dialog, instead of that of another one. @param {string} [link] */
+export function enterAddress(link) {
+  if (isAddressed()) history.replaceState(history.state, "", link);
+  else history.pushState({ ...history.state, isDialog: true }, "", link);
 }
 
 /** Whether the address is that of a dialog. */
@@ -125,16 +131,39 @@ export function refill(typed = {}) {
   }
 }
 
+/**
+ * Do something that the dialog which is open can stop; return whether it was not stopped.
+ *
+ * @param {(signal: AbortSignal) => Promise<void>} act @param {string} [said] meanwhile
+ */
+export async function actUntilStopped(act, said) {
+  const { dialog } = state;
+  const stop = new AbortController();
+  change(dialog, { stop: () => stop.abort(), said });
+  try {
+    await act(stop.signal);
+  } catch (error) {
+    if (!stop.signal.aborted) throw error;
+  } finally {
+    change(dialog, { stop: undefined, said: "" });
+  }
+  return !stop.signal.aborted;
+}
+
+/** Show an error of this status no more: its reason is gone. @param {number} status */
+export function forgetError(status) {
+  const { dialog } = state;
+  if (dialog?.error?.status !== status) return;
+  change(dialog, { error: null });
+  dialog.retry?.();
+}
+
 /** @param {Dialog} dialog @param {HTMLButtonElement} button */
 async function attempt(dialog, button) {
-  const change = (/** @type {Partial<Dialog>} */ changes) => {
-    Object.assign(dialog, changes);
-    update();
-  };
-  const wait = () => dialog.said || change({ said: "Waiting for the service…" });
+  const wait = () => dialog.said || change(dialog, { said: "Waiting for the service…" });
   const timer = setTimeout(wait, WAIT_SECONDS * 1000);
   const isBlocking = button.value !== dialog.goesOn;
-  change({ ...(isBlocking && { isBusy: true }), error: null, said: "" });
+  change(dialog, { ...(isBlocking && { isBusy: true }), error: null, said: "" });
   let said = "";
   try {
     const text = await dialog.act(readTyped(), button);
@@ -142,11 +171,11 @@ async function attempt(dialog, button) {
     else said = text;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    change({ error });
+    change(dialog, { error });
     focus("dialog [aria-invalid=true]");
   } finally {
     clearTimeout(timer);
-    change({ ...(isBlocking && { isBusy: false }), said });
+    change(dialog, { ...(isBlocking && { isBusy: false }), said });
   }
   if (!state.signIn) loadAgain();
 }
@@ -179,8 +208,7 @@ export function Frame({
   const forget = (/** @type {Event} */ { target }) => {
     const { name } = /** @type {HTMLInputElement} */ (target);
     if (!error || (error.member && error.member !== name)) return;
-    dialog.error = null;
-    update();
+    change(dialog, { error: null });
   };
   const makeButton = (/** @type {Button} */ [value, label, look]) =>
     html`<li><button class=${look} value=${value}>${label}</button></li>`;

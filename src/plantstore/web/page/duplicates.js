@@ -1,6 +1,7 @@
 /** Duplicates: plants that share a name, as the search folds it. This module is loaded when it is needed. */
 
 import { make } from "./changes.js";
+import { compareIds } from "./client.js";
 import { Choice, Frame, open } from "./dialogs.js";
 import { countPlants, focus, number } from "./elements.js";
 import { html, isolate } from "./html.js";
@@ -8,27 +9,32 @@ import { findAll } from "./listing.js";
 import { fold } from "./names.js";
 import { ApiError } from "./requests.js";
 import { explainNoUndo, makeAction } from "./sets.js";
-import { state, update } from "./state.js";
+import { change, state } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
 /** How many groups are shown at once: others follow when these are merged. */
 const SHOWN_MAX = 100;
 
-/** Return the groups of plants that share a name. First are those with a tag. @param {Plant[]} plants */
+/**
+ * Return the groups of plants that share a name: in each, those with a tag first, and then those with
+ * lower ids.
+ *
+ * @param {Plant[]} plants
+ */
 export function group(plants) {
   const groups = Map.groupBy(plants, ({ name }) => fold(name));
   const several = [...groups.values()].filter((each) => each.length > 1);
-  return several.map((each) => each.sort((one, other) => Number(!one.tag) - Number(!other.tag)));
+  const order = (/** @type {Plant} */ one, /** @type {Plant} */ other) =>
+    Number(!one.tag) - Number(!other.tag) || compareIds(one, other);
+  return several.map((each) => each.sort(order));
 }
 
 /** Read all plants, in order of their names, and show the groups. */
 export async function findDuplicates() {
   let groups = /** @type {Plant[][]} */ ([]);
-  const show = (/** @type {object} */ content) => {
-    dialog.content = { groups, ...content };
-    update();
-  };
+  const show = (/** @type {object} */ content) =>
+    change(dialog, { content: { groups, ...content } });
   /** @type {import("./dialogs.js").Act} */
   const act = async (typed, { value }) => {
     const at = groups.findIndex(([{ id }]) => id === value);
@@ -59,8 +65,7 @@ export async function findDuplicates() {
     show({});
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    Object.assign(dialog, { error });
-    show({});
+    change(dialog, { error, content: { groups } });
   }
 }
 

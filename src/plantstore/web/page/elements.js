@@ -34,9 +34,9 @@ export function say(text, more) {
   update({ toast: { text, ...more } });
 }
 
-/** @param {number} many @param {boolean} [isExact] otherwise there are more */
+/** @param {number} many @param {boolean} [isExact] otherwise there may be more */
 export function countPlants(many, isExact = true) {
-  return `${isExact ? "" : "more than "}${number(many)} ${many === 1 ? "plant" : "plants"}`;
+  return `${number(many)}${isExact ? "" : "+"} ${many === 1 && isExact ? "plant" : "plants"}`;
 }
 
 /** @param {number} many */
@@ -67,8 +67,7 @@ export function focus(selector) {
   /** @type {?HTMLElement} */ (document.querySelector(selector))?.focus();
 }
 
-/** Close the menu or the list of tags that is open, unless a button opens another menu in it. @param {Event} [event] */
-export function closePopover(event) {
-  if (/** @type {?HTMLButtonElement} */ (event?.target)?.popoverTargetElement) return;
+/** Close the menu or the list of tags that is open. */
+export function closePopover() {
   /** @type {?HTMLElement} */ (document.querySelector(":popover-open"))?.hidePopover();
 }

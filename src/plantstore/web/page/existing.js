@@ -1,6 +1,6 @@
 /** What the service has already of the plants of a file: its preview shows this, and asks about it. */
 
-import { client } from "./client.js";
+import { client, compareIds } from "./client.js";
 import { forEachRow } from "./csv.js";
 import { findAll } from "./listing.js";
 import { findNamed, fold } from "./names.js";
@@ -80,29 +80,28 @@ export async function findStored(preview, signal) {
  *
  * @param {Plan} plan @param {Set<string>} same @param {AbortSignal} signal
  */
-export async function readChanging({ file, ids, lines, columns, readSent }, same, signal) {
+export async function readChanging({ file, sent, columns }, same, signal) {
   const { result } = await client.import(file, { signal, isDry: true });
   const taken = result.errors.filter(({ error }) => error === ID_TAKEN);
-  const replaced = new Set(taken.map(({ line }) => ids[lines.indexOf(line)]));
+  const lines = new Set(taken.map(({ line }) => line));
+  const plants = sent.flatMap(({ line, plant }) => (lines.has(line) ? plant : []));
+  const replaced = new Map(plants.map((plant) => [plant.id, plant]));
   const changing = /** @type {import("./plan.js").Changing[]} */ ([]);
   const trim = (text = "") => text.trim();
   let shown = 0;
-  await forEach(replaced, signal, async (id) => {
+  await forEach(replaced, signal, async ([id, { name, tag }]) => {
     if (shown === SHOWN_CHANGES) return;
     shown += 1;
     // It may be deleted, or the token does not permit to read it.
     const old = await client.read(id, signal).catch(messageOf);
     if (typeof old === "string") return;
-    const sent = readSent(ids.lastIndexOf(id));
-    const plant = { ...sent, tag: columns.tag < 0 ? old.tag : sent.tag };
+    const plant = { id, name, tag: columns.tag < 0 ? old.tag : tag };
     if (trim(old.name) === trim(plant.name) && trim(old.tag) === trim(plant.tag)) {
       same.add(id);
       shown -= 1;
     } else changing.push({ old, plant });
   });
-  return changing.sort(({ old: one }, { old: other }) =>
-    BigInt(one.id) < BigInt(other.id) ? -1 : 1,
-  );
+  return changing.sort((one, other) => compareIds(one.old, other.old));
 }
 
 /**

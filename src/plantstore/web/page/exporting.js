@@ -7,6 +7,7 @@ import { listSelected } from "./listing.js";
 import { ApiError, messageOf } from "./requests.js";
 import { state } from "./state.js";
 
+/** How much of a search names its file. Browsers replace what a file system does not allow. */
 const NAMED_CHARACTERS_MAX = 50;
 
 /** How many rows a spreadsheet has. */
@@ -25,7 +26,8 @@ const link = document.createElement("a");
  */
 export async function exportPlants(kind, selected = []) {
   const query = select(state.query, LISTED);
-  const name = `${nameFile(selected.length > 0 ? "selected" : entitle(query))}.${kind}`;
+  const what = selected.length > 0 ? "selected" : entitle(query).slice(0, NAMED_CHARACTERS_MAX);
+  const name = `${["plants", what].filter(Boolean).join(" ")}.${kind}`;
   const byId = state.listing?.byId;
   say("Exporting…");
   try {
@@ -77,10 +79,4 @@ function makeRow({ id, name, tag }) {
   if (tag === "") throw new ApiError(message, 406);
   const cells = [name, tag ?? ""].map((text) => `"${text.replaceAll('"', '""')}"`);
   return `${[id, ...cells].join(",")}\r\n`;
-}
-
-/** Return a name that every file system allows. @param {string} text that was searched */
-function nameFile(text) {
-  const words = text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
-  return ["plants", ...words].join("-").slice(0, NAMED_CHARACTERS_MAX);
 }

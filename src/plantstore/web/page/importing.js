@@ -5,8 +5,6 @@ import { isTextField, say } from "./elements.js";
 import { html } from "./html.js";
 import { may, state, update } from "./state.js";
 
-const ONE = "Import one file at a time";
-
 /** @param {On<HTMLInputElement>} event */
 export function chooseFile({ currentTarget }) {
   take(currentTarget.files);
@@ -27,24 +25,22 @@ export function watchFiles() {
   };
   document.ondragleave = () => update({ isDropping: false });
   document.onpaste = (event) => {
-    const { files, text } = readPasted(event.clipboardData);
-    const isText = isTextField(/** @type {Element} */ (event.target));
-    if (!takesFiles() || (files.length === 0 && (isText || !text.trim()))) return;
+    const files = event.clipboardData?.files ?? [];
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    // A field takes one line. Several lines are rows of a table, or of a list.
+    const isOfField =
+      isTextField(/** @type {Element} */ (event.target)) && !/[\r\n]/.test(text.trim());
+    if (!takesFiles() || (files.length === 0 && (isOfField || !text.trim()))) return;
     event.preventDefault();
     if (files.length > 0) take(files);
     else takeRows(text);
   };
 }
 
-/** @param {?DataTransfer} data that was pasted */
-function readPasted(data) {
-  return { files: [...(data?.files ?? [])], text: data?.getData("text/plain") ?? "" };
-}
-
 /** Show the preview of a file. @param {Iterable<File>|null} files */
 function take(files) {
   const [file, other] = files ?? []; // The list is empty soon.
-  if (other) say(ONE);
+  if (other) say("Import one file at a time");
   else if (file) show(file);
 }
 

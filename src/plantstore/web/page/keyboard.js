@@ -5,7 +5,7 @@
  */
 
 import { focus, isTextField } from "./elements.js";
-import { findTurn, isAwaited, pick, whenShown } from "./listing.js";
+import { findTurnFrom, isAwaited, pick, whenShown } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { undoLast } from "./sets.js";
 import { may, state } from "./state.js";
@@ -31,16 +31,13 @@ let kept = [];
 export function press(event) {
   const target = /** @type {Element} */ (event.target);
   if (state.dialog || state.question || event.defaultPrevented) return;
+  const { key, shiftKey, altKey } = event;
+  const isUndo = key === "z" && !shiftKey && !isTextField(target) && state.isSignedIn;
   const isCommand = event.ctrlKey || event.metaKey;
-  const act = isCommand ? findCommand(event, target) : event.altKey || findAct(event, target);
-  if (typeof act !== "function") return;
+  const act = isCommand ? isUndo && undoLast : !altKey && findAct(event, target);
+  if (!act) return;
   event.preventDefault();
   act();
-}
-
-/** @param {KeyboardEvent} event @param {Element} target */
-function findCommand({ key, shiftKey }, target) {
-  return key === "z" && !shiftKey && !isTextField(target) && state.isSignedIn && undoLast;
 }
 
 /** Return what a key does in the list, or on the way into it. @param {Key} event @param {Element} target */
@@ -53,12 +50,12 @@ function findAct({ key, shiftKey }, target) {
   if (key === "ArrowDown" && target.closest(ABOVE)) {
     if (!row) return enterList;
     const next = row.nextElementSibling;
-    return next ? () => move(row, next, shiftKey) : turnPage("next", "#plants tr");
+    return next ? () => move(row, next, shiftKey) : turnPage("next", row);
   }
   if (key === "ArrowUp" && row) {
     const previous = row.previousElementSibling;
     if (previous) return () => move(row, previous, shiftKey);
-    return turnPage("prev", "#plants tr:last-child") ?? (() => focus("#search"));
+    return turnPage("prev", row) ?? (() => focus("#search"));
   }
   if (key === " " && box && target !== box) {
     return () => box.dispatchEvent(new MouseEvent("click", { shiftKey, bubbles: true }));
@@ -68,16 +65,15 @@ function findAct({ key, shiftKey }, target) {
 }
 
 /**
- * Return what goes on to another page, if there is one.
+ * Return what goes from a row, or from no row, to another page, if there is one.
  *
- * @param {"prev"|"next"} relation @param {string} selector of the row that gets the focus there
+ * @param {"prev"|"next"} relation @param {Element} [row]
  */
-function turnPage(relation, selector) {
-  const turn = findTurn(relation);
-  const { listing } = state;
+function turnPage(relation, row) {
+  const turn = findTurnFrom(relation, row?.getAttribute("data-id") ?? "");
   const act = async () => {
-    await turn?.();
-    if (state.listing !== listing) enter(document.querySelector(selector));
+    const plant = await turn?.();
+    if (plant) enter(document.querySelector(`#plants [data-id="${plant.id}"]`));
   };
   return turn && act;
 }
@@ -94,7 +90,7 @@ function enterList() {
     if (document.activeElement !== activeElement) return; // The user has gone elsewhere.
     const row = document.querySelector("#plants tr");
     if (row) enter(row);
-    else await turnPage("next", "#plants tr")?.();
+    else await turnPage("next")?.();
     for (const key of keys) await pressLater(key);
   });
 }
@@ -104,7 +100,7 @@ async function pressLater(key) {
   const link = /** @type {?HTMLElement} */ (document.activeElement);
   if (!link?.closest("#plants tr")) return;
   const act = key.key === "Enter" ? () => link.click() : findAct(key, link);
-  if (typeof act === "function") await act();
+  if (act) await act();
 }
 
 /** Go to another row; with the key Shift, select both. @param {Element} row @param {Element} next @param {boolean} isPicking */

@@ -1,7 +1,7 @@
 /** The page of plants that is shown. The address has its position, and what is searched for. */
 
 import { addressOf, LISTED, PARAMETERS, SEARCHED, select, TEXT_MAX } from "./address.js";
-import { client } from "./client.js";
+import { client, compareIds } from "./client.js";
 import { closePopover, makePause, say } from "./elements.js";
 import { ApiError, messageOf } from "./requests.js";
 import { state, update } from "./state.js";
@@ -42,7 +42,7 @@ export async function load(isQuiet) {
   const asked = select(new URLSearchParams(location.search), PARAMETERS);
   const { listing: old, query, tagList } = state;
   // The page that is shown is loaded again after own changes.
-  const isAgain = !tagList.found || String(asked) === String(query);
+  const isAgain = !tagList || String(asked) === String(query);
   if (!isQuiet) {
     const q = asked.get("q") ?? "";
     const search = state.search.trim() === q ? state.search : q;
@@ -177,13 +177,21 @@ export function pick(plants, isOn = true) {
   update({ selected });
 }
 
-/** Select all plants of the list, of all its pages, beside those selected before. */
-export async function selectFound() {
+/**
+ * Select all plants of the list, of all its pages, beside those selected before; or those of the list
+ * that were not selected.
+ *
+ * @param {boolean} [isOthers]
+ */
+export async function selectFound(isOthers = false) {
   const { shownQuery } = state;
   try {
     const found = await findAll();
     const [then, now] = [shownQuery, state.shownQuery].map((query) => select(query, SEARCHED));
-    if (String(then) === String(now)) pick(found); // Otherwise, it is another search now.
+    if (String(then) !== String(now)) return; // It is another search now.
+    const others = found.filter(({ id }) => !state.selected.has(id));
+    if (isOthers) update({ selected: new Map() });
+    pick(isOthers ? others : found);
   } catch (error) {
     say(messageOf(error));
   }
@@ -215,7 +223,7 @@ export function listSelected() {
   const bare = (/** @type {Plant} */ { name }) => name.replace(/×\s*/g, "");
   return [...state.selected.values()].sort((one, other) => {
     if (isByName()) return bare(one).localeCompare(bare(other), undefined, { numeric: true });
-    return BigInt(one.id) < BigInt(other.id) ? -1 : 1;
+    return compareIds(one, other);
   });
 }
 
@@ -232,11 +240,14 @@ export function submitSearch(event) {
   event.currentTarget.querySelector("input")?.select();
 }
 
-/** Search for what is typed. */
+/** Search for what is typed, or for the beginning of a long text. */
 export function search() {
-  const q = state.search.trim();
+  const typed = state.search.trim();
+  const q = typed.slice(0, TEXT_MAX);
   const kept = select(state.query, SEARCHED.slice(1));
+  if (q !== typed) update({ search: q });
   visit("q", addressOf([...(q ? [["q", q]] : []), ...kept]));
+  if (q !== typed) say(`Only the first ${TEXT_MAX} characters are searched`);
 }
 
 /** Begin the list by name at what is typed, after a pause. @param {On<HTMLInputElement>} event */
@@ -265,7 +276,7 @@ export function go(query) {
   const { first = NaN, last = NaN } = findPosition() ?? {};
   const before = query === links?.get("prev") ? first - PLANTS_A_PAGE : NaN;
   const place = { first: query === links?.get("next") ? last + 1 : before };
-  if (query !== (location.search || "?")) history.pushState(place, "", query);
+  if (query !== (location.search || "?")) visitPage(place, query);
   return leavePage();
 }
 
@@ -280,6 +291,27 @@ export function findTurn(relation) {
   const href = links?.get(relation);
   if (href) return () => go(href);
   return relation === "prev" && isByName() && links?.has("first") ? goBack : undefined;
+}
+
+/**
+ * Return what goes to the page before or after, if there is one, and returns the plant there that is
+ * beside one of this page. The first page by name may have it, too.
+ *
+ * @param {"prev"|"next"} relation @param {string} id
+ * @returns {undefined|(() => Promise<Plant|undefined>)}
+ */
+export function findTurnFrom(relation, id) {
+  const { listing } = state;
+  const turn = findTurn(relation);
+  const act = async () => {
+    await turn?.();
+    if (!state.listing || state.listing === listing) return undefined; // It cannot be loaded.
+    const { plants } = state.listing;
+    const at = plants.findIndex((plant) => plant.id === id);
+    if (at >= 0) return plants[relation === "next" ? at + 1 : at - 1];
+    return plants.at(relation === "next" ? 0 : -1);
+  };
+  return turn && act;
 }
 
 /**
@@ -310,12 +342,21 @@ async function goBack() {
   if (!isHere()) return;
   const last = before.at(-PLANTS_A_PAGE - 1);
   const from = last ? Object.entries({ from: last.name.slice(0, TEXT_MAX), after: last.id }) : [];
-  history.pushState(place, "", `?${new URLSearchParams([...list, ...from])}`);
+  visitPage(place, `?${new URLSearchParams([...list, ...from])}`);
   await leavePage();
 }
 
+/**
+ * Add another page to the history. It replaces the step of a dialog that is open and goes along.
+ *
+ * @param {object} place @param {string} address
+ */
+function visitPage(place, address) {
+  history[state.dialog ? "replaceState" : "pushState"](place, "", address);
+}
+
 function leavePage() {
-  say(""); // What it says is outdated.
+  if (!state.dialog) say(""); // What it says is outdated.
   closePopover();
   return load();
 }

@@ -4,34 +4,56 @@
  *
  * @typedef {import("./client.js").Plant} Plant
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
- * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet?: number,
- *   table?: import("./csv.js").Table, top: number, isHeaded?: boolean, columns?: Columns,
- *   isGuess?: boolean, isWrong?: boolean, plan?: Plan, named?: Map<string, Plant>, same: Set<string>,
- *   stored: Map<string, Plant[]>, isRead: boolean, isSent?: boolean, isDone?: boolean,
- *   conflict?: import("./client.js").Conflict, twins?: "skip"|"import",
- *   refused?: import("./refused.js").Refused, saved?: {name: string, url: string},
- *   run: AbortController}} Preview what the user chose, and what became of it; the index of the first
- *   row that is used; whether only its values tell the column of ids, and whether they were none; by
- *   their ids, the plants, which keep their names; the ids of plants that are the same but for blanks
- *   at the ends; by its folded name, the plants that have it already; `isRead` if the table is what was
- *   chosen; `isSent` and `isDone` if the import has begun, and has ended; what becomes of rows whose
- *   id a plant has already, and of those that get an id and whose name a plant has; and a file with
- *   the refused rows
- * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
- *   header: string[], conflict?: import("./client.js").Conflict, ids: string[], indexes: number[],
- *   lines: number[], readSent: (at: number) => Plant, unnumbered: number, same: number,
- *   twins: Plant[][], left: number, faults: Map<number, string>, shown: string[][],
- *   result?: import("./client.js").ImportResult, changing: Changing[],
- *   action?: import("./sets.js").Action,
- *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>}} Plan the CSV that is
- *   sent; of each of its rows the id, the index of the row that it comes from, the line on which it
- *   begins, and the plant; how many rows are the same as their plants but for blanks at the ends; the
- *   plants whose names rows without an id have, and how many of these rows are left out; what is not
- *   sent, and why; what a dry run says, or the import; and some plants that change
+ *
+ * @typedef {object} Preview what the user chose, and what became of it
+ * @property {File} file
+ * @property {boolean} isPasted
+ * @property {string} [encoding]
+ * @property {number} [sheet]
+ * @property {boolean} isRead whether the table is what was chosen
+ * @property {import("./csv.js").Table} [table]
+ * @property {number} top the index of the first row that is used
+ * @property {boolean} [isHeaded] whether this row has the names of the columns
+ * @property {Columns} [columns]
+ * @property {boolean} [isGuess] whether only its values tell the column of ids
+ * @property {boolean} [isWrong] whether they were none
+ * @property {boolean} [takesTotal] whether a row of totals is a plant
+ * @property {Map<string, Plant>} [named] by their ids, the plants of a file without names
+ * @property {Map<string, Plant[]>} stored the plants that have a name already, by this name folded
+ * @property {Set<string>} same the ids of plants that are the same but for blanks at the ends
+ * @property {import("./client.js").Conflict} [conflict] what becomes of rows whose id a plant has
+ * @property {"skip"|"import"} [twins] what becomes of rows without an id whose name a plant has
+ * @property {Plan} [plan]
+ * @property {import("./refused.js").Refused} [refused]
+ * @property {boolean} [isSent] whether the import has begun
+ * @property {boolean} [isDone] whether it has ended
+ * @property {{name: string, url: string}} [saved] a file with the refused rows
+ * @property {AbortController} run ends what finds out about the rows
+ *
+ * @typedef {object} Plan the CSV that is sent, and what becomes of the rows
+ * @property {File} file
+ * @property {string} base the name of the file that was chosen, without its ending
+ * @property {import("./csv.js").Table} table
+ * @property {Columns} columns
+ * @property {string[]} header
+ * @property {import("./client.js").Conflict} [conflict]
+ * @property {Sent[]} sent the rows of the CSV
+ * @property {string[][]} shown the first plants
+ * @property {Map<number, string>} faults by the indexes of rows, why they are not sent
+ * @property {number} same how many rows are the same as their plants but for blanks at the ends
+ * @property {Plant[][]} twins for each row without an id, the plants that have its name, if there are any
+ * @property {number} total the index of a row of totals, or -1
+ * @property {number} left how many rows are left out
+ * @property {Changing[]} changing some plants that change
+ * @property {import("./client.js").ImportResult} [result] what a dry run says, or the import
+ * @property {import("./sets.js").Action} [action]
+ *
+ * @typedef {{index: number, line: number, plant: Plant}} Sent a row of the CSV: the index of the row
+ *   that it comes from, the line on which it begins, and its plant, whose id is "" until it gets one
  * @typedef {{old: Plant, plant: Plant}} Changing before and after
  */
 
-import { fold, MAYBE_ID, recognize, SAMPLED_ROWS } from "./columns.js";
+import { fold, isTotal, MAYBE_ID, recognize, SAMPLED_ROWS } from "./columns.js";
 import { forEachRow, isEmpty, write } from "./csv.js";
 import { number } from "./elements.js";
 import { fold as foldName } from "./names.js";
@@ -51,7 +73,7 @@ const SHOWN_ROWS = 5;
 /** The largest row that the service takes, in characters. */
 const ROW_CHARACTERS_MAX = 16 * 1024;
 
-/** The first of the ids that stand for those that the service gives later. */
+/** The first of the ids, which no plant should have, that stand for those that the service gives later. */
 const PLACEHOLDER = -(2n ** 63n);
 
 /**
@@ -103,11 +125,8 @@ export function findStart({ isHeaded, top }) {
 
 /** Return the indexes of the first rows that are not empty. @param {string[][]} rows */
 export function listSample(rows) {
-  const sample = [];
-  for (let at = 0; at < rows.length && sample.length < SAMPLED_ROWS; at += 1) {
-    if (!isEmpty(rows[at])) sample.push(at);
-  }
-  return sample;
+  const filled = rows.keys().filter((at) => !isEmpty(rows[at]));
+  return filled.take(SAMPLED_ROWS).toArray();
 }
 
 /**
@@ -147,29 +166,40 @@ function areIds(rows, sample) {
 }
 
 /**
- * Make the CSV that the service gets: the columns id, name and, if there is one, tag.
+ * Return the index of the last row if it has the totals of the others, or -1. A plant with such a name
+ * may have an id.
  *
  * @param {Preview} preview
- * @param {AbortSignal} signal
- * @param {Iterator<string>} [given] the ids of the rows that have none
+ */
+function findTotal(preview) {
+  const { rows } = /** @type {import("./csv.js").Table} */ (preview.table);
+  const { id, name } = /** @type {Columns} */ (preview.columns);
+  const at = rows.findLastIndex((cells) => !isEmpty(cells));
+  if (at <= findStart(preview) || INTEGER.test(rows[at][id] ?? "")) return -1;
+  const first = rows[at].find((cell) => cell.trim() !== "");
+  return isTotal(first) || isTotal(rows[at][name]) ? at : -1;
+}
+
+/**
+ * Find out what becomes of the rows, and make the CSV that the service gets.
+ *
+ * @param {Preview} preview @param {AbortSignal} signal
  * @returns {Promise<Plan>}
  */
-export async function makePlan(preview, signal, given) {
+export async function makePlan(preview, signal) {
   const { file, isPasted, named, same, stored, twins } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
   const header = makeHeader(preview);
   const start = findStart(preview);
-  const fields = columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
-  const parts = [write([fields])];
   /** @type {Plan} */
   const plan = {
     ...{ file, base, table, columns, header, shown: [], changing: [] },
-    ...{ ids: [], indexes: [], lines: [], unnumbered: 0, same: 0, twins: [], left: 0 },
+    ...{ sent: [], same: 0, twins: [], left: 0 },
+    total: findTotal(preview),
     conflict: named ? "replace" : preview.conflict,
     faults: new Map(table.faults),
-    readSent: (at) => ({ ...readRow(table.rows[plan.indexes[at]]), id: plan.ids[at] }),
   };
   const readRow = (/** @type {string[]} */ cells) => {
     // Blanks at the ends, also those that do not break, would make another plant of it.
@@ -186,47 +216,56 @@ export async function makePlan(preview, signal, given) {
   const repeated = await findRepeated(table.rows, signal, (cells, index) =>
     index < start || check(cells, index) ? undefined : readRow(cells),
   );
-  /** @type {string[][]} */
-  const others = [];
-  let line = 2;
-  const ids = given ?? enumerate();
   await forEachRow(table.rows, signal, (cells, index) => {
     if (index < start) return;
-    const { id: own, name, tag = "" } = readRow(cells);
-    const { first = index, last = index } = repeated.get(own) ?? {};
+    if (index === plan.total && !preview.takesTotal) {
+      plan.left += 1;
+      return;
+    }
+    const plant = readRow(cells);
+    const { id, name, tag = "" } = plant;
+    const { first = index, last = index } = repeated.get(id) ?? {};
     const other = index === last ? first : last;
     const repeat = other === index ? "" : `Row ${number(other + 1)} has this id, too`;
     const fault = check(cells, index) || repeat;
-    if (fault) plan.faults.set(index, fault);
-    const isSame = !fault && same.has(own);
-    const alike = (!fault && own === "" && stored.get(foldName(name))) || [];
-    const exact = alike.filter((plant) => plant.name.trim() === name);
-    const isLeft = alike.length > 0 && twins === "skip";
-    if (isSame) plan.same += 1;
+    if (fault) {
+      plan.faults.set(index, fault);
+      return;
+    }
+    const alike = (id === "" && stored.get(foldName(name))) || [];
+    const exact = alike.filter((other) => other.name.trim() === name);
     if (alike.length > 0) plan.twins.push(exact.length > 0 ? exact : alike);
-    if (isLeft) plan.left += 1;
-    const isNew = !fault && own === "" && !isLeft;
-    const id = isNew ? ids.next().value : own;
-    if (fault || isLeft) return;
-    if (isNew) plan.unnumbered += 1;
-    const text = write([[id, name, tag].slice(0, fields.length)]);
-    // By other letters than those of English, one sees whether the encoding is right.
-    const shown = !table.encodings?.length || /[^\0-\x7f]/.test(text) ? plan.shown : others;
-    if (shown.length < SHOWN_ROWS && INTEGER.test(id)) shown.push([isNew ? "new" : id, name, tag]);
-    if (isSame) return;
+    if (alike.length > 0 && twins === "skip") {
+      plan.left += 1;
+      return;
+    }
+    if (plan.shown.length < SHOWN_ROWS && (id === "" || INTEGER.test(id))) {
+      plan.shown.push([id || "new", name, tag]);
+    }
+    if (same.has(id)) plan.same += 1;
+    else plan.sent.push({ index, line: 0, plant });
+  });
+  await writePlan(plan, enumerate(PLACEHOLDER, 0n), signal);
+  return plan;
+}
+
+/**
+ * Write the CSV of a plan, with the columns id, name and, if there is one, tag.
+ *
+ * @param {Plan} plan @param {Iterator<string>} ids of the rows that have none @param {AbortSignal} signal
+ */
+export async function writePlan(plan, ids, signal) {
+  const fields = plan.columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
+  const rows = plan.sent.map(({ plant: { id, name, tag = "" } }) => [id, name, tag]);
+  const parts = [write([fields])];
+  let line = 2;
+  await forEachRow(rows, signal, ([id, ...cells], at) => {
+    const text = write([[id || ids.next().value, ...cells].slice(0, fields.length)]);
     parts.push(text);
-    plan.ids.push(id);
-    plan.indexes.push(index);
-    plan.lines.push(line);
+    plan.sent[at].line = line;
     line += text.split(/\r\n|\r|\n/).length - 1;
   });
-  plan.shown = [...plan.shown, ...others].slice(0, SHOWN_ROWS);
-  plan.file = new File(parts, file.name);
-  if (given || plan.unnumbered === 0) return plan;
-  plan.giveIds = async (real, stop) => {
-    return { ...(await makePlan(preview, stop, real)), result: plan.result };
-  };
-  return plan;
+  plan.file = new File(parts, plan.file.name);
 }
 
 /**
@@ -261,7 +300,7 @@ async function findRepeated(rows, signal, read) {
   const repeated = new Map();
   await forEachRow(rows, signal, (cells, index) => {
     const plant = read(cells, index);
-    if (!plant || plant.id === "") return;
+    if (!plant || !INTEGER.test(plant.id)) return;
     const { id, name, tag } = plant;
     const first = firsts.get(id) ?? index;
     const other = read(rows[first], first);
@@ -272,9 +311,9 @@ async function findRepeated(rows, signal, read) {
   return repeated;
 }
 
-/** Ids that no plant should have. */
-function* enumerate() {
-  for (let id = PLACEHOLDER; ; id += 1n) yield String(id);
+/** Yield the ids from a first to a last one. @param {bigint} first @param {bigint} last */
+export function* enumerate(first, last) {
+  for (let id = first; id <= last; id += 1n) yield String(id);
 }
 
 /** Return the names of the columns of a file, also if it does not have them. @param {Preview} preview */

@@ -2,15 +2,15 @@
 
 import { make } from "./changes.js";
 import { client } from "./client.js";
-import { Field, Frame, leaveAddress, open, readTyped, refill } from "./dialogs.js";
+import { enterAddress, Field, Frame, leaveAddress, open, readTyped, refill } from "./dialogs.js";
 import { countPlants, focus, makePause, say } from "./elements.js";
 import { html } from "./html.js";
-import { load } from "./listing.js";
+import { findTurnFrom, load } from "./listing.js";
 import { findNamed } from "./names.js";
 import { ApiError, CHANGED, IDS_EXHAUSTED, messageOf } from "./requests.js";
 import { attempt, finish, makeAction } from "./sets.js";
 import { deletePlants } from "./several.js";
-import { may, state, update } from "./state.js";
+import { change, may, state, update } from "./state.js";
 import { SUGGESTING } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -21,7 +21,7 @@ import { SUGGESTING } from "./tags.js";
 /** The hash of the address of one plant. */
 const LINK = /^#\/plants\/(-?\d+)$/;
 
-const ANY_ID = "It can be any whole number that no other plant has.";
+const ANY_ID = "Leave it empty for a new id.";
 
 /** Looks for plants of the same name when nothing was typed for a while. */
 const look = makePause(0.3);
@@ -29,8 +29,8 @@ const look = makePause(0.3);
 /** Whether Enter saves a plant and adds another: what was used last. */
 let addsAnother = false;
 
-/** The request for a free id that runs. @type {?Promise<void>} */
-let taking = null;
+/** The places of the plants that the buttons of a plant lead to, beside it. */
+const STEPS = /** @type {Record<string, number>} */ ({ prev: -1, next: 1 });
 
 /** @param {{plant?: Plant, tag?: string}} props the plant, unless it is a new one with this tag */
 function PlantView({ plant, tag }) {
@@ -40,7 +40,7 @@ function PlantView({ plant, tag }) {
   if (isNew) buttons.push(["another", "Save and add another", addsAnother ? "primary" : ""]);
   const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
     look(() => findNamesake(currentTarget.value, plant?.id));
-  const { namesake, spareId } = state;
+  const { namesake } = state;
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
         cancel=${readOnly ? "Close" : "Cancel"} more=${plant && html`<${Delete} />`}>
@@ -54,7 +54,7 @@ function PlantView({ plant, tag }) {
       ${
         isNew &&
         html`<${Field} id="plant-id" name="id" label="Id" inputmode="numeric"
-          pattern="\\s*-?[0-9]+\\s*" title="A whole number" value=${spareId} hint=${ANY_ID} />`
+          pattern="\\s*-?[0-9]+\\s*" title="A whole number" hint=${ANY_ID} />`
       }
       ${plant && html`<${Steps} plant=${plant} />`}
     <//>
@@ -63,18 +63,28 @@ function PlantView({ plant, tag }) {
 
 /** The buttons that save a plant and lead to its neighbours in the list. @param {{plant: Plant}} props */
 function Steps({ plant }) {
-  const plants = state.listing?.plants ?? [];
-  const at = plants.findIndex(({ id }) => id === plant.id);
-  const makeStep = (
-    /** @type {string} */ label,
-    /** @type {string} */ sign,
-    /** @type {number} */ to,
-  ) => plants[to] && html`<button aria-label=${label} value=${plants[to].id}>${sign}</button>`;
   return html`
     <p class="tools">
-      ${at >= 0 && [makeStep("Previous plant", "‹", at - 1), makeStep("Next plant", "›", at + 1)]}
+      ${findStep(plant, "prev") && html`<button aria-label="Previous plant" value="prev">‹</button>`}
+      ${findStep(plant, "next") && html`<button aria-label="Next plant" value="next">›</button>`}
     </p>
   `;
+}
+
+/**
+ * Return what finds the plant before or after one in the list, maybe on another page, if there is one.
+ *
+ * @param {Plant} plant @param {string} relation "prev" or "next"
+ * @returns {undefined|(() => Promise<Plant|undefined>)}
+ */
+function findStep({ id }, relation) {
+  const { listing } = state;
+  const step = STEPS[relation];
+  const at = listing?.plants.findIndex((plant) => plant.id === id) ?? -1;
+  if (!listing || !step || at < 0) return undefined;
+  const beside = listing.plants[at + step];
+  if (beside) return async () => beside;
+  return findTurnFrom(/** @type {"prev"|"next"} */ (relation), id);
 }
 
 function Delete() {
@@ -124,18 +134,19 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
 
   const showNext = () => {
     const [next] = failed;
-    dialog.error = next?.error;
-    update();
+    change(dialog, { error: next?.error });
     refill(next ? next.plant : draft);
     if (!next) draft = {};
-    offerSpareId();
     focus("#plant-name");
   };
 
   const save = async (/** @type {Plant} */ plant, /** @type {Action} */ own) => {
     const create = () => client.change([{ before: null, after: plant }], { set: own.set });
     const { result, isRecorded } = await attempt(own, create);
-    for (const error of result.errors) throw explain(error, plant.id);
+    for (const error of result.errors) {
+      own.id = undefined;
+      throw explain(error, plant.id);
+    }
     many += 1;
     const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
     const only = { before: null, after: plant };
@@ -145,11 +156,7 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
 
   const saveInTurn = async (/** @type {Plant} */ plant, /** @type {Action} */ own) => {
     try {
-      if (plant.id === "") {
-        plant.id = await findSpareId();
-        useId(plant.id);
-        offerSpareId();
-      }
+      plant.id ||= await takeId(own);
       return await save(plant, own);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -184,17 +191,15 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     const [again] = failed;
     if (isLast) await ended;
     if (failed[0] !== again) return ""; // Another plant is in the form now.
-    const id = typed.id ?? state.spareId;
     const plant = {
-      id: id && String(BigInt(id)), // without zeros before it
+      id: typed.id ? String(BigInt(typed.id)) : "", // without zeros before it
       name: typed.name ?? "",
       tag: (typed.tag ?? tag) || undefined,
     };
     const own = again?.action ?? action;
     if (isLast) {
-      plant.id ||= await findSpareId();
+      plant.id ||= await takeId(own);
       const said = await save(plant, own);
-      useId(plant.id);
       failed.shift();
       action = makeAction("added", 1, "plants:delete");
       if (failed.length === 0 && Object.keys(draft).length === 0) return undefined;
@@ -205,7 +210,6 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     action = makeAction("added", 1, "plants:delete");
     tag = plant.tag ?? "";
     dialog.content = { tag };
-    useId(plant.id);
     forgetNamesake();
     showNext();
     const turn = ended.then(() => saveInTurn(plant, own));
@@ -222,7 +226,15 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   };
   forgetNamesake();
   open(dialog);
-  offerSpareId();
+}
+
+/**
+ * Whether more was typed into the form after an action took what was typed.
+ *
+ * @param {Partial<Record<string, string>>} taken
+ */
+function isTypedSince(taken) {
+  return Object.entries(readTyped()).some(([name, text]) => text !== taken[name]);
 }
 
 /** Throw an error if a name is missing. @param {string} [name] */
@@ -243,34 +255,12 @@ function explain({ error, message, plant }, id) {
   return refusal;
 }
 
-/** Fill in a free id, unless one is typed before it is known. If there is none, the user enters one. */
-function offerSpareId() {
-  if (!state.spareId) takeSpareId().catch(messageOf);
-}
-
-/** Offer an id no more. @param {string} id */
-function useId(id) {
-  if (id === state.spareId) update({ spareId: "" });
-}
-
-async function findSpareId() {
-  if (!state.spareId) await takeSpareId();
-  return state.spareId;
-}
-
-/** Have a free id of the service offered. There is one request at a time. */
-function takeSpareId() {
-  taking ??= requestSpareId();
-  return taking;
-}
-
-async function requestSpareId() {
+/** Return an id that the service gives: the same one in all attempts. @param {Action} action */
+async function takeId(action) {
   try {
-    const { first } = await client.takeIds(1);
-    taking = null;
-    update({ spareId: first });
+    action.id ??= (await client.takeIds(1)).first;
+    return action.id;
   } catch (error) {
-    taking = null;
     if (!(error instanceof ApiError) || error.error !== IDS_EXHAUSTED) throw error;
     throw new ApiError("`id` must be entered: no further one is offered", 400);
   }
@@ -278,7 +268,7 @@ async function requestSpareId() {
 
 /** @param {string} link `#/plants/7` */
 export function openPlant(link) {
-  history.pushState({ ...history.state, isDialog: true }, "", link);
+  enterAddress(link);
   openLinkedPlant();
 }
 
@@ -315,12 +305,20 @@ function showPlant(plant) {
     const { left, error } = await make(changes, action);
     if (error) throw error;
     if (left.length > 0) return "";
-    const other = state.listing?.plants.find(({ id }) => id === value);
+    if (state.dialog !== dialog) return undefined; // It was closed meanwhile.
+    if (isTypedSince(typed)) {
+      showPlant(action.made.get(plant.id)?.after ?? plant);
+      change(state.dialog, { said: "Saved, but not what was typed since then" });
+      return undefined;
+    }
+    const other = await findStep(plant, value)?.();
     if (!other) return undefined;
-    history.replaceState(history.state, "", `#/plants/${other.id}`);
+    enterAddress(`#/plants/${other.id}`);
     showPlant(other);
     return undefined;
   };
   forgetNamesake();
-  open({ View: PlantView, title, content: { plant, key: plant.id }, act });
+  /** @type {import("./dialogs.js").Dialog} */
+  const dialog = { View: PlantView, title, content: { plant, key: plant.id }, act };
+  open(dialog);
 }

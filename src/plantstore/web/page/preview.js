@@ -22,7 +22,7 @@ import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError, ID_TAKEN } from "./requests.js";
 import { describeResult, importPlants, SentView } from "./sending.js";
 import { explainNoUndo, findScope } from "./sets.js";
-import { may, state, update } from "./state.js";
+import { change, may, state, update } from "./state.js";
 
 const FIELDS = /** @type {["id"|"name"|"tag", string, string][]} */ ([
   ["id", "Id", "New ids"],
@@ -64,15 +64,15 @@ export function openPreview(file, isPasted = false) {
     await refresh(preview);
     return "";
   };
-  open({ View: PreviewView, title: `Import ${file.name}`, content: { preview }, act });
   const retry = () => preview.isSent || refresh(preview);
-  Object.assign(state.dialog ?? {}, { isTouched: isPasted, retry });
+  const title = `Import ${file.name}`;
+  open({ View: PreviewView, title, content: { preview }, act, isTouched: isPasted, retry });
   refresh(preview);
 }
 
 /** Change what the user has chosen. @param {Preview} preview @param {Partial<Preview>} changes */
 function choose(preview, changes) {
-  if (state.dialog) state.dialog.isTouched = true;
+  change(state.dialog, { isTouched: true });
   Object.assign(preview, changes);
   refresh(preview);
 }
@@ -85,8 +85,7 @@ async function refresh(preview) {
   const { signal } = preview.run;
   preview.same = new Set();
   if (preview.plan) preview.plan.result = undefined;
-  Object.assign(dialog ?? {}, { error: null });
-  update();
+  change(dialog, { error: null });
   try {
     if (!preview.isRead) {
       const table = await read(preview);
@@ -99,15 +98,14 @@ async function refresh(preview) {
     await check(preview, signal);
     const isFound = preview.isPasted && !isNeeded(preview) && listFound(preview).length > 0;
     const title = isFound ? "Select plants" : `Import ${preview.file.name}`;
-    Object.assign(dialog ?? {}, { title });
+    change(dialog, { title });
   } catch (error) {
     if (signal.aborted) return;
     const isKnown = error instanceof UnreadableError;
     const message = isKnown ? error.message : "The file cannot be read: was it changed or removed?";
     const shown = error instanceof ApiError ? error : new ApiError(message, UNREADABLE);
-    Object.assign(dialog ?? {}, { error: shown });
+    change(dialog, { error: shown });
   }
-  update();
   // Enter does what the main button says, if nothing is to be decided.
   if (document.activeElement?.matches("#preview menu button")) {
     focus("#preview form:valid menu .primary");
@@ -121,8 +119,8 @@ async function refresh(preview) {
  */
 async function check(preview, signal) {
   let plan = await makePlan(preview, signal);
-  const { twins, ids } = plan;
-  if (!preview.twins && twins.length > 0 && twins.length === ids.length) {
+  const { twins, sent } = plan;
+  if (!preview.twins && twins.length > 0 && twins.length === sent.length) {
     preview.twins = "skip"; // The file seems to be imported already.
     plan = await makePlan(preview, signal);
   }
@@ -237,8 +235,7 @@ function describeEncoding([name, label, example]) {
 function chooseConflict(preview, conflict) {
   Object.assign(preview, { conflict });
   Object.assign(preview.plan ?? {}, { conflict });
-  Object.assign(state.dialog ?? {}, { isTouched: true });
-  update();
+  change(state.dialog, { isTouched: true });
 }
 
 /** Take the names of the columns from a row, or from none. @param {Preview} preview @param {string} at */
@@ -283,7 +280,9 @@ function Plants({ preview }) {
       <td colspan=${FIELDS.length}><bdi>${describeRow(rows, at)}</bdi></td>
     </tr>
   `;
-  const more = plan.ids.length + plan.same - plan.shown.length;
+  const more = plan.sent.length + plan.same - plan.shown.length;
+  const takeTotal = (/** @type {On<HTMLInputElement>} */ { currentTarget: { checked } }) =>
+    choose(preview, { takesTotal: checked });
   const above = listSample(rows).filter((at) => at < findStart(preview));
   return html`
     <div id="preview-plants" role="region" aria-label="The first plants" tabindex="0">
@@ -295,6 +294,13 @@ function Plants({ preview }) {
         </tbody>
       </table>
     </div>
+    ${
+      plan.total >= 0 &&
+      html`<label class="choice">
+        <input type="checkbox" checked=${preview.takesTotal} onchange=${takeTotal} />
+        <span>Import the total as a plant. <bdi>${describeRow(rows, plan.total)}</bdi></span>
+      </label>`
+    }
   `;
 }
 
@@ -402,7 +408,7 @@ function countChanges(plan) {
 function describeNotes(preview) {
   const { plan: made, isHeaded } = preview;
   const plan = /** @type {Plan} */ (made);
-  const { header, giveIds, table, columns } = plan;
+  const { header, sent, table, columns } = plan;
   const used = Object.values(columns);
   const isOther = (/** @type {number} */ index) =>
     isHeaded && !used.includes(index) && table.rows[preview.top][index] !== "";
@@ -412,7 +418,7 @@ function describeNotes(preview) {
   const notes = {
     [`Not used: ${named}${more}`]: others.length > 0,
     [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. To change these plants with a file later, export them.`]:
-      giveIds !== undefined,
+      sent.some(({ plant }) => plant.id === ""),
     "The plants that have the numbers of the first column as ids have other names. If these are their ids, choose the column.":
       preview.isWrong === true && columns.id < 0,
     "Choose the column of the names. Without names, a file can set the tags of 1,000 plants.":

@@ -8,8 +8,7 @@ import { Choice, Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
 import { findAll } from "./listing.js";
-import { messageOf } from "./requests.js";
-import { state, update } from "./state.js";
+import { change, state, update } from "./state.js";
 import { encode } from "./uqr.mjs";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -47,8 +46,7 @@ function PrintView({ total, isExact, kind, place }) {
   const [places] = LABELS[kind] ?? [0];
   const look = (/** @type {Event} */ { target }) => {
     const { name, value } = /** @type {HTMLInputElement} */ (target);
-    Object.assign(state.dialog?.content ?? {}, { [name]: value });
-    update();
+    change(state.dialog, { content: { ...state.dialog?.content, [name]: value } });
   };
   const sheets = number(Math.ceil((total + countUsed(places, place)) / places));
   return html`
@@ -65,7 +63,7 @@ function PrintView({ total, isExact, kind, place }) {
         </div>
       </div>
       <p role="status">
-        ${places > 0 && `${isExact ? "" : "more than "}${sheets} ${sheets === "1" ? "sheet" : "sheets"}`}
+        ${places > 0 && `${sheets}${isExact ? "" : "+"} ${sheets === "1" && isExact ? "sheet" : "sheets"}`}
       </p>
     <//>
   `;
@@ -84,16 +82,11 @@ function isLocal() {
 /** Print the selected plants, or those of the list, of all its pages. @param {Plant[]} [selected] */
 export async function askAndPrint(selected) {
   const { listing, shownQuery } = state;
-  let found = selected;
-  const describe = (/** @type {number} */ total, isExact = true) => ({
-    title: `Print ${countPlants(total, isExact)}`,
-    content: { kind: chosen, place: "1", ...dialog?.content, total, isExact },
-  });
   /** @type {import("./dialogs.js").Act} */
   const act = async ({ kind = chosen, place = "1" }) => {
     chosen = kind;
     const [places] = LABELS[kind] ?? [1];
-    const plants = found ?? (await findAll());
+    const plants = selected ?? (await findAll());
     const query = selected ? new URLSearchParams() : shownQuery;
     const title = entitle(query) || "Plants";
     const about = `${countPlants(plants.length)}, ${new Date().toLocaleDateString("en-CA")}`;
@@ -105,20 +98,11 @@ export async function askAndPrint(selected) {
     window.onafterprint = () => update({ sheet: null });
     window.print();
   };
-  const isExact = found !== undefined || listing?.isExact;
-  const total = found?.length ?? listing?.total ?? 0;
-  /** @type {import("./dialogs.js").Dialog|undefined} */
-  let dialog;
-  dialog = { View: PrintView, ...describe(total, isExact), act, isDisposable: true };
-  open(dialog);
-  if (isExact) return;
-  // The service counts up to a limit only.
-  found = await findAll(undefined, () => state.dialog === dialog).catch(
-    (error) => void messageOf(error),
-  );
-  if (!found || state.dialog !== dialog) return;
-  Object.assign(dialog, describe(found.length));
-  update();
+  const isExact = selected !== undefined || listing?.isExact;
+  const total = selected?.length ?? listing?.total ?? 0;
+  const title = `Print ${countPlants(total, isExact)}`;
+  const content = { total, isExact, kind: chosen, place: "1" };
+  open({ View: PrintView, title, content, act, isDisposable: true });
 }
 
 /**

@@ -28,8 +28,8 @@ export function readRefused(plan, { errors, refused }) {
   if (total === 0) return undefined;
   let at = 0;
   const told = errors.map((error) => {
-    while (plan.lines[at + 1] <= error.line) at += 1;
-    return /** @type {[number, string]} */ ([plan.indexes[at], explain(error)]);
+    while (plan.sent[at + 1]?.line <= error.line) at += 1;
+    return /** @type {[number, string]} */ ([plan.sent[at].index, explain(error)]);
   });
   const rows = [...new Map([...told, ...plan.faults])]
     .sort(([one], [other]) => one - other)

@@ -7,12 +7,13 @@
  */
 
 import { client } from "./client.js";
-import { Frame } from "./dialogs.js";
+import { actUntilStopped, Frame } from "./dialogs.js";
 import { number, say } from "./elements.js";
 import { html } from "./html.js";
+import { enumerate, writePlan } from "./plan.js";
 import { listRefused, RefusedRows, readRefused } from "./refused.js";
 import { attempt, findScope, finish, makeAction } from "./sets.js";
-import { state, update } from "./state.js";
+import { change, state, update } from "./state.js";
 
 const SAFE = "Importing the same file again is safe.";
 
@@ -27,22 +28,13 @@ const IDS_MAX = 1000;
  */
 export async function importPlants(preview) {
   const { dialog } = state;
-  const show = (/** @type {Partial<import("./dialogs.js").Dialog>} */ changes) => {
-    Object.assign(dialog ?? {}, changes);
-    update();
-  };
-  const run = new AbortController();
   preview.isSent = true;
-  show({ stop: () => run.abort(), said: "The service is storing the plants…" });
-  try {
-    await send(preview, run.signal);
-  } catch (error) {
-    if (!run.signal.aborted) throw error;
-    return "Stopped";
-  } finally {
-    show({ stop: undefined, said: "" });
-  }
-  show({ isDisposable: true });
+  const isDone = await actUntilStopped(
+    (signal) => send(preview, signal),
+    "The service is storing the plants…",
+  );
+  if (!isDone) return "Stopped";
+  change(dialog, { isDisposable: true });
   if (preview.refused) return `Imported: ${describeResult(/** @type {Plan} */ (preview.plan))}`;
   update({ toast: { ...state.toast, link: linkTo(/** @type {Plan} */ (preview.plan)) } });
   return undefined;
@@ -50,15 +42,16 @@ export async function importPlants(preview) {
 
 /** @param {Preview} preview @param {AbortSignal} signal */
 async function send(preview, signal) {
-  const { giveIds, unnumbered } = /** @type {Plan} */ (preview.plan);
-  if (giveIds) {
-    const ranges = await takeIds(unnumbered, signal);
-    preview.plan = await giveIds(enumerate(ranges), signal);
-  }
   const plan = /** @type {Plan} */ (preview.plan);
+  const unnumbered = plan.sent.filter(({ plant }) => plant.id === "");
+  if (unnumbered.length > 0) {
+    const ids = await takeIds(unnumbered.length, signal);
+    await writePlan(plan, ids.values(), signal);
+    for (const [at, { plant }] of unnumbered.entries()) plant.id = ids[at];
+  }
   const { file, conflict } = plan;
   const what = `imported: ${file.name}`;
-  plan.action ??= makeAction(what, plan.ids.length, findScope(plan.result), true);
+  plan.action ??= makeAction(what, plan.sent.length, findScope(plan.result), true);
   const { action } = plan;
   const store = async () => {
     const answer = await client.import(file, { conflict, signal, set: action.set });
@@ -83,25 +76,22 @@ async function send(preview, signal) {
 
 /** @param {number} many @param {AbortSignal} signal */
 async function takeIds(many, signal) {
-  const ranges = [];
+  /** @type {string[]} */
+  const ids = [];
   for (let left = many; left > 0; left -= IDS_MAX) {
-    ranges.push(await client.takeIds(Math.min(left, IDS_MAX), signal));
+    const { first, last } = await client.takeIds(Math.min(left, IDS_MAX), signal);
+    ids.push(...enumerate(BigInt(first), BigInt(last)));
     signal.throwIfAborted();
   }
-  return ranges;
-}
-
-/** @param {{first: string, last: string}[]} ranges */
-function* enumerate(ranges) {
-  for (const { first, last } of ranges) {
-    for (let id = BigInt(first); id <= BigInt(last); id += 1n) yield String(id);
-  }
+  return ids;
 }
 
 /** Return a link to the plants that were imported, if all of them are new. @param {Plan} plan */
-function linkTo({ ids, result }) {
-  if (ids.length === 0 || result?.stored !== ids.length) return null;
-  const first = ids.map(BigInt).reduce((least, id) => (id < least ? id : least));
+function linkTo({ sent, result }) {
+  if (sent.length === 0 || result?.stored !== sent.length) return null;
+  const [first] = sent
+    .map(({ plant }) => BigInt(plant.id))
+    .sort((one, other) => (one < other ? -1 : 1));
   return html`<a href="?after=${first - 1n}">Show them</a>`;
 }
 

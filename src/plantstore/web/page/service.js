@@ -1,6 +1,7 @@
 /** Whether the service responds. */
 
 import { client } from "./client.js";
+import { forgetError } from "./dialogs.js";
 import { html } from "./html.js";
 import { messageOf } from "./requests.js";
 import { state, update } from "./state.js";
@@ -18,23 +19,14 @@ export async function watchService(onready) {
   try {
     if (!document.hidden) {
       await client.probe();
-      if (state.outage) endOutage();
+      if (state.outage) update({ outage: "" });
+      forgetError(0);
       await onready();
     }
   } catch (error) {
     update({ outage: messageOf(error) });
   }
   setTimeout(watchService, LOOK_SECONDS * 1000, onready);
-}
-
-/** Say nothing about the outage, also in the dialog that is open. */
-function endOutage() {
-  const { dialog } = state;
-  if (dialog?.error?.status === 0) {
-    dialog.error = null;
-    dialog.retry?.();
-  }
-  update({ outage: "" });
 }
 
 /** Says why the service cannot respond, as long as it cannot. */

@@ -1,7 +1,7 @@
 /** Signing in with a token, and signing out. */
 
 import { client, tokenIn } from "./client.js";
-import { ask as askAbout, DISCARD, isTyped, Modal } from "./dialogs.js";
+import { ask as askAbout, DISCARD, forgetError, isTyped, Modal } from "./dialogs.js";
 import { focus } from "./elements.js";
 import { html, renew } from "./html.js";
 import { load } from "./listing.js";
@@ -86,6 +86,7 @@ async function enter(token) {
   });
   if (!state.isSignedIn) return; // The service has refused the token.
   update({ scopes, isOpen: true });
+  forgetError(401);
   if (isAgain) return;
   // Meanwhile, a file may have been dropped, which moves the focus.
   if (document.activeElement === document.body) focus("#plants-title");
@@ -145,7 +146,7 @@ export function SignIn() {
     enter(tokenIn(String(new FormData(event.currentTarget).get("token"))));
   };
   const form = html`
-    <section id="entry" class="leafy" aria-labelledby="entry-title">
+    <section id="entry" aria-labelledby="entry-title">
       <h2 id="entry-title">Sign in</h2>
       <form autocomplete="off" onsubmit=${submit}>
         <label for="token">Access token</label>

@@ -7,9 +7,9 @@
  * @typedef {{set: string, what: string, when: number, part?: string}} Entry of the list: what was
  *   done and when, and to how many of the plants if not to all, or "" if that is not known
  * @typedef {{outcome: string, total: number, scope?: string, isListed: boolean, set: string,
- *   made: Map<string, import("./client.js").Change>}} Action in all its attempts: what becomes of how
+ *   made: Map<string, import("./client.js").Change>, id?: string}} Action in all its attempts: what becomes of how
  *   many plants, the scope that its undo needs, the name of its set, or "" if the next attempt needs a
- *   new one, and the changes that were made, by their ids
+ *   new one, the changes that were made, by their ids, and the id that the service gave to a new plant
  */
 
 import { client } from "./client.js";

@@ -2,7 +2,8 @@
 
 import { addressOf } from "./address.js";
 import { make } from "./changes.js";
-import { Field, Frame, open } from "./dialogs.js";
+import { client } from "./client.js";
+import { ask, Field, Frame, open } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
 import { html, isolate } from "./html.js";
 import { findAll, loadAgain } from "./listing.js";
@@ -85,7 +86,7 @@ export function tagPlants(plants) {
   askForTag(plants, (many) => `Set the tag of ${countPlants(many)}`, "", "Set tag");
 }
 
-/** Ask for another name of a tag, and set it at its plants. @param {string} tag */
+/** Ask for another name of a tag, and set it at its plants; ask first if others have it. @param {string} tag */
 export async function renameTag(tag) {
   try {
     const plants = await findAll(new URLSearchParams({ tag }));
@@ -96,7 +97,18 @@ export async function renameTag(tag) {
       history.replaceState({}, "", addressOf(other ? { tag: other } : {}));
       refreshTags();
     };
-    askForTag(plants, entitle, tag, "Rename", end);
+    let merged = tag;
+    const isAgreed = async (/** @type {string} */ other) => {
+      if (other === merged || !other) return true;
+      const { total, isExact } = await client.list(new URLSearchParams({ tag: other }), 1);
+      const title = `${countPlants(total, isExact)} ${total === 1 ? "has" : "have"} this tag already`;
+      const text = "The two tags become one.";
+      if (total > 0 && (await ask({ title, text, yes: "Merge", no: "Cancel" })) !== "yes")
+        return false;
+      merged = other;
+      return true;
+    };
+    askForTag(plants, entitle, tag, "Rename", { isAgreed, end });
   } catch (error) {
     say(messageOf(error));
   }
@@ -107,9 +119,10 @@ export async function renameTag(tag) {
  * @param {(many: number) => string} entitle returns the title
  * @param {string} old the tag that the plants keep if nothing else is typed
  * @param {string} label of the button
- * @param {(tag: string) => void} [end] is called when all plants have the tag
+ * @param {{isAgreed?: (tag: string) => Promise<boolean>, end?: (tag: string) => void}} [more] whether
+ *   the plants may get the tag, and what is called when all of them have it
  */
-function askForTag(plants, entitle, old, label, end) {
+function askForTag(plants, entitle, old, label, { isAgreed, end } = {}) {
   const action = makeAction("", plants.length, "plants:update");
   askAndMake({
     View: TagView,
@@ -117,8 +130,9 @@ function askForTag(plants, entitle, old, label, end) {
     entitle,
     action,
     change: (plant, { tag = old }) => ({ ...plant, tag: tag || undefined }),
-    begin: ({ tag = old }) => {
+    begin: async ({ tag = old }) => {
       action.outcome = `now have ${tag ? `the tag ${isolate(tag)}` : "no tag"}`;
+      return (await isAgreed?.(tag)) ?? true;
     },
     content: { tag: old, label },
     end: ({ tag = old }) => end?.(tag),
@@ -132,8 +146,8 @@ function askForTag(plants, entitle, old, label, end) {
  * @param {{View: import("./dialogs.js").Dialog["View"], plants: Plant[],
  *   entitle: (many: number) => string, action: import("./sets.js").Action,
  *   change: (plant: Plant, typed: Typed) => ?Plant, content?: object,
- *   begin?: (typed: Typed) => void, end?: (typed: Typed) => void}} options `entitle` returns the
- *   title, and `end` is called when all plants are changed
+ *   begin?: (typed: Typed) => Promise<boolean>, end?: (typed: Typed) => void}} options `entitle`
+ *   returns the title, `begin` whether they are changed, and `end` is called when all of them are
  */
 function askAndMake({ View, plants, entitle, action, change, content, begin, end }) {
   let left = plants;
@@ -143,7 +157,7 @@ function askAndMake({ View, plants, entitle, action, change, content, begin, end
   });
   /** @type {import("./dialogs.js").Act} */
   const act = async (typed) => {
-    begin?.(typed);
+    if (begin && !(await begin(typed))) return "";
     const changes = left.map((before) => ({ before, after: change(before, typed) }));
     const rest = await make(changes, action);
     left = rest.left.flatMap(({ before }) => before ?? []);

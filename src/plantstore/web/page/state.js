@@ -31,20 +31,13 @@ export const state = {
   current: "",
   /** The tags that begin with what is typed. */
   tags: /** @type {string[]} */ ([]),
-  /**
-   * The list of tags: what is listed, and what was found: undefined if it was not read yet, null if
-   * it cannot be read.
-   */
-  tagList: {
-    q: "",
-    found: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
-  },
+  /** What filters the list of tags, and the list: undefined if it was not read yet, null if it cannot be. */
+  tagFilter: "",
+  tagList: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),
   /** Whether a file is dragged over the page. */
   isDropping: false,
-  /** An id from the service that no plant has yet. */
-  spareId: "",
   /** Another plant that has the name that is typed. */
   namesake: /** @type {?Plant} */ (null),
   /** The feedback, and the label and the function of its button. */
@@ -70,6 +63,17 @@ export function onUpdate(listener) {
 /** Change the state. The change is shown at once. @param {Partial<typeof state>} [changes] */
 export function update(changes) {
   Object.assign(state, changes);
+  show();
+}
+
+/**
+ * Change a dialog, which may be closed already.
+ *
+ * @param {?import("./dialogs.js").Dialog|undefined} dialog
+ * @param {Partial<import("./dialogs.js").Dialog>} changes
+ */
+export function change(dialog, changes) {
+  Object.assign(dialog ?? {}, changes);
   show();
 }
 

@@ -8,19 +8,15 @@ import { may, state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
-/** A longer id makes the column wider. */
-const NARROW_CHARACTERS_MAX = 10;
-
 /** How the ids are sorted in an order. */
 const DIRECTIONS = /** @type {Record<string, string>} */ ({ id: "ascending", "-id": "descending" });
 
 export function Table() {
   const plants = state.listing?.plants ?? [];
-  const isWide = plants.some(({ id }) => id.length > NARROW_CHARACTERS_MAX);
   const isStale = state.problem !== null || state.outage !== "";
   return html`
     <table id="listing" role="table" aria-labelledby="plants-title" aria-busy=${state.isLoading}
-        class="${isPlain() ? "plain" : ""} ${isWide ? "wide" : ""} ${isStale ? "stale" : ""}">
+        class=${isStale ? "stale" : ""}>
       <thead role="rowgroup"><${Head} plants=${plants} /></thead>
       <tbody id="plants" role="rowgroup">
         ${plants.map((plant) => html`<${Row} key=${plant.id} plant=${plant} />`)}

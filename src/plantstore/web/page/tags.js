@@ -49,23 +49,18 @@ async function read() {
   reading.abort();
   reading = new AbortController();
   const { signal } = reading;
-  const { q } = state.tagList;
+  const query = { q: state.tagFilter, limit: String(TAGS_MAX) };
   try {
     const [{ total }, tags] = await Promise.all([
       client.list(new URLSearchParams(), 1, signal),
-      client.listTags({ q, limit: String(TAGS_MAX) }, signal),
+      client.listTags(query, signal),
     ]);
-    change({ found: { ...tags, total } });
+    update({ tagList: { ...tags, total } });
   } catch (error) {
     if (signal.aborted) return;
     messageOf(error); // The page works without the list.
-    change({ found: state.tagList.found ?? null });
+    update({ tagList: state.tagList ?? null });
   }
-}
-
-/** @param {Partial<typeof state.tagList>} changes */
-function change(changes) {
-  update({ tagList: { ...state.tagList, ...changes } });
 }
 
 /** Suggest tags that begin with what is typed, those of most plants first, after a pause. */
@@ -82,7 +77,7 @@ export const SUGGESTING = { dir: "auto", list: "tags", onfocus: suggest, oninput
 
 /** The button that opens the list of tags on a narrow screen. */
 export function TagsButton() {
-  if (state.tagList.found === null) return null;
+  if (state.tagList === null) return null;
   return html`
     <button type="button" class="menu" popovertarget="tag-list" data-needs="plants:read">Tags</button>
   `;
@@ -90,32 +85,28 @@ export function TagsButton() {
 
 /** The list of tags with the numbers of their plants. There is none if it cannot be read. */
 export function TagList() {
-  const { q, found } = state.tagList;
-  if (found === null || found?.total === 0) return null;
-  const { tags = [], untagged, total, hasMore = false } = found ?? {};
+  const { tagFilter, tagList } = state;
+  if (tagList === null || tagList?.total === 0) return null;
+  const { tags = [], untagged, total, hasMore = false } = tagList ?? {};
   const shown = state.shownQuery.has("untagged") ? undefined : state.shownQuery.get("tag");
   const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) => {
-    change({ q: currentTarget.value.slice(0, TEXT_MAX) });
+    update({ tagFilter: currentTarget.value.slice(0, TEXT_MAX) });
     filter(read);
   };
   return html`
     <aside id="tag-list" popover aria-label="Tags" data-needs="plants:read"
         ontoggle=${refreshTags}>
       <input type="search" aria-label="Filter tags" placeholder="Filter tags" spellcheck=${false}
-        value=${q} oninput=${type} />
+        value=${tagFilter} oninput=${type} />
       <ul>
         <${Entry} href=${addressOf({})} text="All" many=${total} isShown=${shown === null} />
         <${Entry} href=${addressOf({ untagged: "true" })} text="Untagged" many=${untagged}
           isShown=${shown === undefined} />
-        ${tags.map(({ tag, plants }) => {
-          const props = {
-            href: addressOf({ tag }),
-            text: tag,
-            many: plants,
-            isShown: tag === shown,
-          };
-          return html`<${Entry} key=${tag} ...${props} />`;
-        })}
+        ${tags.map(
+          ({ tag, plants }) =>
+            html`<${Entry} key=${tag} href=${addressOf({ tag })} text=${tag} many=${plants}
+              isShown=${tag === shown} />`,
+        )}
       </ul>
       ${hasMore && html`<p class="hint">Filter to see others.</p>`}
     </aside>

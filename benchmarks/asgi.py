@@ -17,8 +17,8 @@ from plantstore.errors import ClientGoneError
 from plantstore.observe import Responded
 from plantstore.server.connection import Server
 from plantstore.server.exchange import CLIENT_GONE
+from plantstore.server.http11 import render_head
 from plantstore.server.interface import Fields, Request, Response
-from plantstore.server.responses import render_head
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

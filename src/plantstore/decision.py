@@ -43,7 +43,7 @@ class Difference(NamedTuple):
     made: list[Made]
 
 
-# Numbers, because the member of an enumeration is looked up slowly.
+# The stores keep numbers.
 _CREATED, _REPLACED, _DELETED = map(int, Kind)
 
 
@@ -73,7 +73,7 @@ def decide(
         if isinstance(change, NewPlant):
             if before is None:
                 stored[change.id] = states[change.id] = change
-                made.append((_CREATED, change.id, change.name, change.tag, None, None, None))
+                made.append(Made(_CREATED, change.id, change.name, change.tag))
                 results.append(Outcome.STORED)
             elif before == change:
                 results.append(Outcome.ALREADY_STORED)
@@ -104,9 +104,9 @@ def decide(
 def _made(id_: int, before: NewPlant | None, after: NewPlant | None, set_name: str | None) -> Made:
     old = (None, None) if before is None or set_name is None else (before.name, before.tag)
     if after is None:
-        return (_DELETED, id_, None, None, set_name, *old)
+        return Made(_DELETED, id_, None, None, set_name, *old)
     kind = _CREATED if before is None else _REPLACED
-    return (kind, id_, after.name, after.tag, set_name, *old)
+    return Made(kind, id_, after.name, after.tag, set_name, *old)
 
 
 def _make(change: SingleChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
@@ -191,5 +191,5 @@ def _difference(
     changed = [plant for _, plant in before if plant]
     gone = [id_ for id_, plant in before if not plant]
     if len(states) > len(new) + len(before):
-        made = [each for each in made if states[each[1]] or each[1] in stored_before]
+        made = [each for each in made if states[each.id] or each.id in stored_before]
     return Difference(new, changed, gone, made)

@@ -186,8 +186,8 @@ class StoreUnavailableError(RequestError):
         return f"{self.message}: {self.reason}" if self.reason else self.message
 
 
-class StoreUnreachableError(StoreUnavailableError):
-    """The store has certainly not performed the operation, mostly since it was not reached."""
+class NothingDoneError(StoreUnavailableError):
+    """The store is unavailable, and has certainly not performed the operation."""
 
 
 class SchemaOutdatedError(StoreUnavailableError):

@@ -40,10 +40,27 @@ class Kind(IntEnum):
     DELETED = 3
 
 
-# A change that a batch makes: its kind, and the id, name and tag of the plant afterwards. A plant
-# that is deleted has neither name nor tag. The name of the set of the change follows, and the name
-# and tag of the plant before; they are None if the change is in no set.
-Made: TypeAlias = tuple[int, int, str | None, str | None, str | None, str | None, str | None]
+class Made(NamedTuple):
+    """A change that a batch makes.
+
+    Attributes:
+        kind: what it did.
+        id: of the plant.
+        name: of the plant afterwards; None if it is deleted.
+        tag: of the plant afterwards.
+        set: the name of the set of the change; None if it is in none.
+        name_before: of the plant before; None if there was none, or the change is in no set.
+        tag_before: of the plant before.
+
+    """
+
+    kind: int
+    id: int
+    name: str | None
+    tag: str | None
+    set: str | None = None
+    name_before: str | None = None
+    tag_before: str | None = None
 
 
 class Recorded(NamedTuple):

@@ -1,16 +1,11 @@
-"""The events of the service, as frozen structs, their observers, and the ids of requests.
+"""The events of the service, as frozen structs, and their observers.
 
 `plantstore.cli.wiring` decides which observers (the log, the metrics) get the events. An
 observer must not raise and must not block: it may be called on the event loop, or on any thread.
-
-The id of a request is its `X-Request-Id`, or the trace id of a W3C trace context
-(https://www.w3.org/TR/trace-context).
 """
 
-import random
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -22,7 +17,7 @@ class Event(msgspec.Struct, frozen=True):
     """What the service tells its observers."""
 
 
-class WriterStarted(Event, frozen=True):
+class Started(Event, frozen=True):
     """From now on, this process accepts changes."""
 
 
@@ -30,7 +25,7 @@ class Stopping(Event, frozen=True):
     """The process got a signal to stop, and is not ready from now on."""
 
 
-class WriterStopped(Event, frozen=True):
+class Stopped(Event, frozen=True):
     """All accepted changes are answered, and no more are accepted."""
 
 
@@ -75,12 +70,6 @@ class ExportCutOff(Event, frozen=True):
     """An export was ended before its last plant, for a reason that does not lie in the store."""
 
     error: RequestError
-
-
-class LookupFailed(Event, frozen=True):
-    """A token could not be looked up. The client got an error, and may retry."""
-
-    error: Exception
 
 
 class ReadinessChanged(Event, frozen=True):
@@ -230,39 +219,3 @@ def fan_out(*observers: Observer, frequent: Mapping[type, Sequence[Observer]]) -
             tell(event)
 
     return observe
-
-
-# A traceparent (§3.2): version, trace-id, parent-id, flags, and what later versions may append.
-_TRACEPARENT: Final = re.compile(
-    r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
-)
-
-# The ids that proxies create: hexadecimal digits, UUIDs, base64, HAProxy's addresses and times.
-_GIVEN_ID: Final = re.compile(r"[\w.~+/=:@-]{1,128}", re.ASCII)
-
-# The response header with the id of the request.
-REQUEST_ID_FIELD: Final = "X-Request-Id"
-
-
-def parse_trace_id(traceparent: str) -> str | None:
-    """Return the trace id of a `traceparent`, 32 hexadecimal digits; None if it is malformed."""
-    match = _TRACEPARENT.fullmatch(traceparent)
-    if match is None:
-        return None
-    version, trace_id, more = match.groups()
-    return None if version == "00" and more else trace_id
-
-
-def known_id(fields: Mapping[str, str]) -> str | None:
-    """Return the id in the header fields of a request; None if there is none.
-
-    It is the `X-Request-Id`, if there is exactly one and it is valid: it has at most 128
-    characters, and none with a special meaning in a line of a log. Otherwise it is the trace id.
-    """
-    given = fields.get("x-request-id", "")
-    return given if _GIVEN_ID.fullmatch(given) else parse_trace_id(fields.get("traceparent", ""))
-
-
-def request_id(fields: Mapping[str, str]) -> str:
-    """Return the id of a request with these header fields, or a random id if it has none."""
-    return known_id(fields) or f"{random.getrandbits(128):032x}"

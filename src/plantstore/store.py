@@ -107,7 +107,7 @@ class PlantStore(Protocol):
 
     Every method raises StoreUnavailableError if the storage cannot be read, or written; `tidy` may
     also return as if there was nothing to do. A later call may succeed. If the schema has another
-    version than this program knows, nothing is written, and the error is StoreUnreachableError.
+    version than this program knows, nothing is written, and the error is NothingDoneError.
     """
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -120,7 +120,7 @@ class PlantStore(Protocol):
         sequential order.
 
         Raises:
-            StoreUnreachableError: no change was applied.
+            NothingDoneError: no change was applied.
             BatchRefusedError: no change was applied, because one of several was refused. Apply
                 parts of them by themselves.
             StoreUnavailableError: each change was applied completely or not at all. Which
@@ -149,7 +149,7 @@ class PlantStore(Protocol):
 
         Raises:
             OperationError: fewer ids are left up to 2^63 - 1. None was handed out.
-            StoreUnreachableError: none was handed out.
+            NothingDoneError: none was handed out.
 
         """
         ...
@@ -251,7 +251,7 @@ class TokenStore(Protocol):
 
     Every method raises StoreUnavailableError if the storage cannot be read or written. If the
     schema has another version than this program knows, nothing is written, and the error is
-    StoreUnreachableError.
+    NothingDoneError.
     """
 
     def add_token(self, record: TokenRecord) -> None:

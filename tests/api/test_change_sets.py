@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from plantstore.changes import Deletion, InSet, Outcome, Upsert, entity_tag
-from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
+from plantstore.errors import ErrorCode, NothingDoneError, StoreUnavailableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import NewPlant
 from support.streams import lines
@@ -269,8 +269,8 @@ def test_an_undo_ends_between_two_batches_when_its_client_leaves(world: World) -
 @pytest.mark.parametrize(
     ("left", "error", "said"),
     [
-        (9000, StoreUnreachableError("The server is away"), "The server is away; nothing was done"),
-        (4000, StoreUnreachableError("The server is away"), "The server is away"),
+        (9000, NothingDoneError("The server is away"), "The server is away; nothing was done"),
+        (4000, NothingDoneError("The server is away"), "The server is away"),
         (4000, StoreUnavailableError("The disk is full"), "sending it again is safe"),
     ],
 )

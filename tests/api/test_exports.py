@@ -4,17 +4,18 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import pytest
 
 from plantstore.api.exports import EXPORTS_MAX, PAGES_AT_ONCE, READING_THREADS, Exports
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
-from plantstore.formats import FORMATS
 from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX
+from plantstore.threads import Threads
 from support.stores import MemoryStore
 from support.world import World, assert_error
 
@@ -151,6 +152,16 @@ def test_json_lines_of_all_plants_need_no_index() -> None:
         assert reindexed.send("GET", "/plants.csv").status_code == 503
 
 
+class KeptThreads(Threads):
+    """Keeps the pool that it makes."""
+
+    kept: Executor
+
+    def pool(self, number: int, name: str) -> Executor:
+        self.kept = super().pool(number, name)
+        return self.kept
+
+
 def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, world: World) -> None:
     begun, let_go = threading.Semaphore(0), threading.Event()
 
@@ -159,11 +170,12 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, worl
         return let_go.wait(30)
 
     async def test() -> None:
-        exports = Exports(world.parts.authenticator, world.store, observe=ignore)
+        threads, loop = KeptThreads(), asyncio.get_running_loop()
+        exports = Exports(world.parts.authenticator, world.store, observe=ignore, threads=threads)
         request = world.request("GET", "/plants.ndjson")
-        response = await exports.run(FORMATS["ndjson"], "plants.ndjson", request)
+        response = await exports.run(request)
         export: Any = response.body
-        reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(READING_THREADS + 2)]
+        reads = [loop.run_in_executor(threads.kept, read) for _ in range(READING_THREADS + 2)]
         for _ in range(READING_THREADS):
             await asyncio.to_thread(begun.acquire)
         ending = asyncio.ensure_future(export.aclose())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
+from plantstore.errors import ErrorCode, NothingDoneError, StoreUnavailableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import ID_MAX, NewPlant
 from support.stores import Gate
@@ -89,7 +89,7 @@ def test_if_too_few_ids_are_left_for_all_requests_those_that_fit_get_theirs(
     ("failure", "status", "message"),
     [
         (StoreUnavailableError("Full"), 503, "Full; sending the request again is safe"),
-        (StoreUnreachableError("Away"), 503, "Away; no id was handed out"),
+        (NothingDoneError("Away"), 503, "Away; no id was handed out"),
         (
             *(ZeroDivisionError(), 500),
             "The service met an unexpected error; sending the request again is safe",

@@ -20,8 +20,8 @@ from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_B
 from plantstore.errors import (
     ClientGoneError,
     ErrorCode,
+    NothingDoneError,
     StoreUnavailableError,
-    StoreUnreachableError,
 )
 from plantstore.formats import FORMATS
 from plantstore.observe import Committed, Imported
@@ -116,7 +116,7 @@ def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was
     class Failing(MemoryStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
             if self.plants:
-                raise StoreUnreachableError("The database cannot be reached")
+                raise NothingDoneError("The database cannot be reached")
             return super().apply_changes(changes)
 
     with World(Failing()) as world:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from plantstore.api.monitoring import LOOK_SECONDS
+from plantstore.api.monitoring import FAILURE_SECONDS, LOOK_SECONDS
 from plantstore.changes import InSet
-from plantstore.commit.writer import FAILURE_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.observe import LookupFailed, ReadinessChanged
+from plantstore.observe import ReadFailed, ReadinessChanged
 from plantstore.plants import NewPlant
 from plantstore.server.interface import Request
 from support.document import DOCUMENT, NAMES, OPERATIONS, PATHS, Operation
@@ -228,7 +227,7 @@ def test_a_failed_token_look_up_is_reported(world: World) -> None:
 
     assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE, "cannot be reached; nothing was done")
     assert answer.headers["Retry-After"] == "1"
-    assert LookupFailed(error) in world.told(LookupFailed)
+    assert ReadFailed(error, 1) in world.told(ReadFailed)
     assert world.post().status_code == 200
 
 

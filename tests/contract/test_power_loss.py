@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from plantstore.changes import Outcome
-from plantstore.errors import OperationError, StoreUnreachableError
+from plantstore.errors import NothingDoneError, OperationError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
@@ -152,7 +152,7 @@ def test_after_a_failed_checkpoint_nothing_is_changed_so_that_the_log_keeps_all_
         disk.heal()
 
         for refused in (store.probe, lambda: store.apply_changes([NewPlant(121, "b")])):
-            with pytest.raises(StoreUnreachableError, match="start again"):
+            with pytest.raises(NothingDoneError, match="start again"):
                 refused()
         assert len(store.find_plants([*range(200)])) == 121
     left = CrashStates(disk.steps).left(random.Random(0), ALL_LOST)

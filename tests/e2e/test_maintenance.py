@@ -49,8 +49,8 @@ NONE_HERE = (
         ("export", NONE_HERE),
         ("backup copy.db", NONE_HERE),
         ("serve --no-migrate --port 0", NONE_HERE),
-        ("import nowhere.csv", "nowhere.csv cannot be read: "),
-        ("import . --format csv", ". cannot be read: "),
+        ("import nowhere.csv", "nowhere.csv: No such file or directory"),
+        ("import . --format csv", ".: Is a directory"),
         ("import /dev/null --format csv", "The file is empty"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plantstore.changes import Swap
 from plantstore.errors import ErrorCode, OperationError, RequestError
-from plantstore.formats.change_lines import LINE_BYTES_MAX, ChangeLinesParser
+from plantstore.formats.json_lines import CHANGE_BYTES_MAX, ChangeLinesParser
 from plantstore.formats.rows import Rows
 from plantstore.plants import PLANT_BYTES_MAX, Plant
 from support.bodies import BAD_BYTES, ODD_BYTES, VALUES, read_swap_plainly
@@ -61,8 +61,8 @@ LARGE = "x" * (PLANT_BYTES_MAX - 18)
             *(ErrorCode.BODY_TOO_LARGE, "no larger than 16384 bytes"),
         ),
         (
-            b'{"id":1,"after":null}' + b" " * (LINE_BYTES_MAX - 20),
-            *(ErrorCode.BODY_TOO_LARGE, f"larger than {LINE_BYTES_MAX} bytes"),
+            b'{"id":1,"after":null}' + b" " * (CHANGE_BYTES_MAX - 20),
+            *(ErrorCode.BODY_TOO_LARGE, f"larger than {CHANGE_BYTES_MAX} bytes"),
         ),
     ],
 )
@@ -82,7 +82,7 @@ def test_two_plants_of_the_largest_size_fit_into_a_line() -> None:
     rows, _ = read(line)
 
     assert rows.items == [Swap(1, *plants)]
-    assert LINE_BYTES_MAX == 33 * 1024
+    assert CHANGE_BYTES_MAX == 33 * 1024
 
 
 def test_an_array_is_refused_as_a_whole() -> None:

@@ -26,7 +26,7 @@ from plantstore.changes import (
 )
 from plantstore.decision import Difference, decide
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.feed import Kind
+from plantstore.feed import Kind, Made
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant, Plant, PlantPatch
 
 # Entity tags, and the fields If-Match and If-None-Match.
@@ -156,7 +156,7 @@ def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
         changed=[NewPlant(3, "new"), NewPlant(5, "again")],
         gone=[4],
         made=[
-            (*change, None, None, None)
+            Made(*change)
             for change in (
                 *((REPLACED, 3, "new", None), (DELETED, 4, None, None), (DELETED, 5, None, None)),
                 *((CREATED, 5, "again", None), (CREATED, 6, "a", None), (REPLACED, 6, "b", None)),

@@ -21,8 +21,8 @@ from plantstore.server.http11 import (
     RequestReader,
     WholeRequest,
     parse_head,
+    render_head,
 )
-from plantstore.server.responses import render_head
 
 HEAD = b"POST /plants?a=1 HTTP/1.1\r\nHost: x\r\n%b\r\n"
 
@@ -275,7 +275,7 @@ def test_a_refused_head_has_its_fields_for_the_request_id() -> None:
     assert refused.value.fields["x-request-id"] == "7"
 
 
-@pytest.mark.parametrize("data", [b"\x16\x03\x01", b"GARBAGE", b"GET / HTTP/1.1\nHost: x\n\n"])
+@pytest.mark.parametrize("data", [b"\x16\x03\x01", b" GET", b"GET / HTTP/1.1\nHost: x\n\n"])
 def test_bytes_that_are_no_http_are_refused_before_an_empty_line(data: bytes) -> None:
     assert outcome(data) is ErrorCode.BAD_REQUEST
     assert outcome(data, range(len(data))) is ErrorCode.BAD_REQUEST

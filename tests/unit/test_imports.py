@@ -18,7 +18,7 @@ from plantstore.commit.imports import (
 )
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
-from plantstore.formats.change_lines import ChangeLinesParser
+from plantstore.formats.json_lines import ChangeLinesParser
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant, Plant
 from support.stores import MemoryStore
 

@@ -18,16 +18,15 @@ from plantstore.observe import (
     CommitFailed,
     Committed,
     ExportCutOff,
-    LookupFailed,
     Observer,
+    ReadFailed,
     ReadinessChanged,
     RequestFailed,
     RequestRefused,
     Responded,
     Stopping,
-    parse_trace_id,
-    request_id,
 )
+from plantstore.request_ids import parse_trace_id, request_id
 from plantstore.server.interface import Request
 from plantstore.telemetry.log import (
     QUEUE_LINES_MAX,
@@ -81,7 +80,7 @@ def log() -> Iterator[Log]:
 def test_repetitions_of_a_logged_failure_are_counted(log: Log) -> None:
     for _ in range(3):
         log.observe(CommitFailed(AWAY, 2))
-    log.observe(LookupFailed(AWAY))
+    log.observe(ReadFailed(AWAY, 1))
     log.observe(CommitFailed(GONE, 2))
     log.observe(ExportCutOff(RequestError(ErrorCode.TOKEN_INVALID, "The token is revoked")))
     for log.now in (1.0, 1.9, 2.0, 3.0):
@@ -89,7 +88,7 @@ def test_repetitions_of_a_logged_failure_are_counted(log: Log) -> None:
 
     assert log.lines == [
         ("commit failed", AWAY.explanation, None),
-        ("token look-up failed", AWAY.explanation, None),
+        ("read failed", AWAY.explanation, None),
         ("commit failed", GONE.explanation, None),
         ("export cut off", "The token is revoked", None),
         ("commit failed", AWAY.explanation, 2),

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from plantstore import __version__
 from plantstore.changes import Outcome, PlantOutcome, Result
 from plantstore.errors import ErrorCode
-from plantstore.observe import Committed, Imported, RequestRefused, Responded, WriterStarted
+from plantstore.observe import Committed, Imported, RequestRefused, Responded, Started
 from plantstore.plants import NewPlant
 from plantstore.server.interface import Request
 from plantstore.telemetry.metrics import Metrics
@@ -116,7 +116,7 @@ def test_rows_of_imports_are_counted_by_media_type_and_outcome() -> None:
 def test_metrics_show_refusals_queue_lengths_dropped_log_lines_and_versions() -> None:
     metrics = Metrics(log_lines_dropped=lambda: 8)
     metrics.observe(RequestRefused(ErrorCode.OVERLOADED))
-    metrics.observe(WriterStarted())
+    metrics.observe(Started())
     metrics.watch_queue("changes", lambda: 7)
 
     python = sys.version.split()[0]

@@ -124,7 +124,7 @@ REFUSED: dict[ErrorCode, dict[bytes, str]] = {
         b"\xff": "UTF-8",
         b'{"a":' * 100_000: "deeply",
         b'{"id":' + b"[" * 100_000: "deeply",
-        b'{"id":1,"name":"a"': "The text is not JSON: it ends too early",
+        b'{"id":1,"name":"a"': "The text is not JSON: Input data was truncated",
         b'{"id":1,"name":"a"}}': "trailing characters (byte 20)",
         b'{"id":1,"name":"\\ud8","x":"\\ud800"}': "is not JSON",
         b'{"id":1,"name":"a","x":"\\ud800","y":NaN}': "is not JSON",

@@ -71,7 +71,7 @@ def test_only_followers_whose_number_is_known_get_events() -> None:
 
     async def test(tail: Tail) -> list[Found]:
         unknown = tail.events_after(begin)
-        tail.join()
+        tail.add_follower()
         while tail.events_after(begin) is None:
             await tail.news
         store.apply_changes([NewPlant(2, "b"), NewPlant(3, "c")])
@@ -83,7 +83,7 @@ def test_only_followers_whose_number_is_known_get_events() -> None:
         found.append(tail.events_after(begin + 1) if begin + 1 < first else None)
         tail.end()  # a follower that comes now follows another feed
         found += [tail.events_after(number) for number in (begin, first, last)]
-        tail.leave()
+        tail.remove_follower()
         return [unknown, *found]
 
     unknown, both, one, none, *others = follow(store, test)
@@ -125,7 +125,7 @@ def test_after_a_number_was_refused_the_thread_follows_from_the_present() -> Non
 
     async def test(tail: Tail) -> int:
         begin = last_number(store)
-        tail.join()
+        tail.add_follower()
         while tail.events_after(begin) is None:
             await tail.news
         store.refused = begin
@@ -154,7 +154,7 @@ def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wa
                 yield fail if self.faults else wait
 
     async def test(tail: Tail) -> Found:
-        tail.join()
+        tail.add_follower()
         while (found := tail.events_after(0)) in (None, (b"", 0)):
             await tail.news
         return found
@@ -171,16 +171,16 @@ def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -
     store = Stepped()
 
     async def test(tail: Tail) -> Found:
-        tail.join()
+        tail.add_follower()
         store.is_waiting.acquire()
         store.apply_changes([NewPlant(1, "a")])
         store.may_continue.release()
         store.is_waiting.acquire()  # the page is to be added, and the thread waits again
-        tail.leave()
+        tail.remove_follower()
         store.may_continue.release()
         store.is_unwatched.wait()  # the thread forgets its number
         store.apply_changes([NewPlant(2, "b")])
-        tail.join()
+        tail.add_follower()
         store.is_waiting.acquire()
         store.apply_changes([NewPlant(3, "c")])
         store.may_continue.release()
@@ -196,11 +196,11 @@ def test_a_follower_that_comes_when_the_last_one_has_left_gets_the_kept_events()
     store = Stepped()
 
     async def test(tail: Tail) -> Found:
-        tail.join()
+        tail.add_follower()
         store.is_waiting.acquire()
         await tail.news  # the events begin
-        tail.leave()
-        tail.join()
+        tail.remove_follower()
+        tail.add_follower()
         known = tail.events_after(last_number(store))
         store.may_continue.release(9)
         return known
@@ -235,7 +235,7 @@ def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> 
 
         async def run() -> None:
             async with tail.running():
-                tail.join()
+                tail.add_follower()
                 await may_stop.wait()
             is_over.set()
 
@@ -244,12 +244,12 @@ def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> 
         may_stop.set()
         while not tail.generation:
             await tail.news
-        tail.leave()
+        tail.remove_follower()
         released.set()
         try:
             await asyncio.wait_for(is_over.wait(), 20)
         finally:
-            tail.join()  # a thread that waits for a follower would keep this test from its end
+            tail.add_follower()  # otherwise the thread would wait for one, and keep the test
             await task
 
     asyncio.run(stop())

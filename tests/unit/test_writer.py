@@ -10,14 +10,12 @@ import pytest
 
 from plantstore.changes import Change, Deletion, Outcome, Replacement, Result
 from plantstore.commit import batcher
-from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
+from plantstore.commit.writer import GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import (
     CommitFailed,
     Committed,
     Event,
-    WriterStarted,
-    WriterStopped,
     ignore,
 )
 from plantstore.plants import NewPlant, Plant
@@ -149,25 +147,19 @@ def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> N
     assert threads.waits == [batcher.IDLE_SECONDS, 0, batcher.IDLE_SECONDS, 7]
 
 
-def test_a_failure_is_remembered_until_a_change_is_committed_and_recent_for_some_seconds() -> None:
+def test_a_failure_is_remembered_until_a_change_is_committed() -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
     store = FailingStore(error)
-    now = 100.0
 
     async def test(writer: GroupCommit) -> None:
-        nonlocal now
-        assert writer.last_failure() is None
-        assert not writer.has_failed_recently()
-        await asyncio.gather(writer.submit(plant(13)), return_exceptions=True)
-        now += FAILURE_SECONDS - 1
-        assert (writer.last_failure(), writer.has_failed_recently()) == (error, True)
-        now += 1
-        await writer.submit(Deletion(404))  # no such plant
-        assert (writer.last_failure(), writer.has_failed_recently()) == (error, False)
-        await writer.submit(plant(1))
-        assert writer.last_failure() is None
+        failures = [writer.failure]
+        for change in (plant(13), Deletion(404), plant(1)):  # no plant has the id 404
+            await asyncio.gather(writer.submit(change), return_exceptions=True)
+            failures.append(writer.failure)
+        assert failures == [None, error, error, None]
+        assert writer.failed_at == 100.0
 
-    run(store, test, monotonic=lambda: now)
+    run(store, test, monotonic=lambda: 100.0)
 
 
 def test_a_full_queue_refuses_changes_at_once_and_accepts_them_when_there_is_room() -> None:
@@ -322,12 +314,12 @@ def test_a_refused_plant_fails_alone_and_nothing_was_done() -> None:
         with pytest.raises(RequestError) as failed:
             await bad
         assert failed.value.message == "The database cannot be written; nothing was done"
-        assert writer.last_failure() is None
+        assert writer.failure is None
 
     events = run(store, test)
 
     told = [event for event in events if not isinstance(event, Committed)]
-    assert told == [WriterStarted(), CommitFailed(error, changes=1), WriterStopped()]
+    assert told == [CommitFailed(error, changes=1)]
     committed = [event.outcomes for event in events if isinstance(event, Committed)]
     assert committed == [[Outcome.STORED]]
 

@@ -47,14 +47,7 @@ class _Resource:
 
 
 class App:
-    """The application of a server (`plantstore.server.interface.Application`).
-
-    Args:
-        parts: what its operations are made of.
-        cross_origin: allows web pages of other origins; None for no other origin.
-        observe: is called for each request that is refused or fails.
-
-    """
+    """The application of a server (`plantstore.server.interface.Application`)."""
 
     def __init__(
         self, parts: Parts, *, cross_origin: CrossOrigin | None, observe: Observer

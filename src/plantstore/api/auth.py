@@ -9,12 +9,8 @@ import msgspec
 
 from plantstore.api.limits import RatePerToken
 from plantstore.api.parameters import json_response, read_query
-from plantstore.errors import (
-    ErrorCode,
-    RequestError,
-    StoreUnavailableError,
-)
-from plantstore.observe import LookupFailed, Observer
+from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.observe import Observer, ReadFailed
 from plantstore.server.interface import Request, Response
 from plantstore.store import TokenStore
 from plantstore.threads import THREADS, Threads
@@ -210,7 +206,7 @@ class Authenticator:
             return
         error = lookup.found.exception()
         if isinstance(error, StoreUnavailableError):
-            self._observe(LookupFailed(error))
+            self._observe(ReadFailed(error, 1))
         if error is not None or not is_latest:
             return
         record = lookup.found.result()

@@ -88,7 +88,7 @@ class Job:
         prepaid_uses: uses of the token that were counted before its first step: the request.
         has_made: whether changes of it were made.
         is_over: whether no further step may be made.
-        storing: the last step that was begun. It is done when the step is made and counted.
+        last_step: the last step that was begun. It is done when the step is made and counted.
 
     """
 
@@ -100,7 +100,7 @@ class Job:
     prepaid_uses: int = 1
     has_made: bool = False
     is_over: bool = False
-    storing: "asyncio.Future[None]" = field(default_factory=_nothing)
+    last_step: "asyncio.Future[None]" = field(default_factory=_nothing)
 
     def require_client(self) -> None:
         """Check that the client is still connected.
@@ -186,15 +186,17 @@ class BulkChanges:
             raise
         finally:
             # A request that is cancelled again does not wait for its last step.
-            job.storing.add_done_callback(partial(self._leave, job, ended))
+            job.last_step.add_done_callback(partial(self._leave, job, ended))
         numbers = (("Changes-Before", before), ("Changes-After", after))
         fields = {name: str(number) for name, number in numbers if number is not None}
         return fields if job.set_name is None else fields | await recorded(request, self._reader)
 
-    def _leave(self, job: Job, ended: Callable[[], None], storing: "asyncio.Future[None]") -> None:
+    def _leave(
+        self, job: Job, ended: Callable[[], None], last_step: "asyncio.Future[None]"
+    ) -> None:
         """Make room for another request. The last step of this one is over."""
-        if not storing.cancelled():
-            storing.exception()  # asyncio would log an error that nobody retrieves
+        if not last_step.cancelled():
+            last_step.exception()  # asyncio would log an error that nobody retrieves
         self.limit.release(job.request.token)
         if not self.limit.running:
             sys.setswitchinterval(self._default_switch_interval)
@@ -211,14 +213,14 @@ class BulkChanges:
         try:
             async with contextlib.aclosing(steps):
                 async for step in steps:
-                    await asyncio.shield(job.storing)
-                    job.storing = asyncio.ensure_future(self._make(job, step))
-            await asyncio.shield(job.storing)
+                    await asyncio.shield(job.last_step)
+                    job.last_step = asyncio.ensure_future(self._make(job, step))
+            await asyncio.shield(job.last_step)
         finally:
             # After an error, a step that waits for others is not made. One that the writer has got
             # is made, and counted.
             job.is_over = True
-            await asyncio.wait([job.storing])
+            await asyncio.wait([job.last_step])
 
     async def _make(self, job: Job, step: Step) -> None:
         """Make the changes of a step, and count them once they are on disk.

@@ -47,15 +47,7 @@ RETRY_MILLISECONDS: Final = 1000
 
 
 class ChangeFeed:
-    """The operation of `/changes`. Its methods must be called on one event loop.
-
-    Args:
-        authenticator: knows the tokens.
-        reader: reads pages of the feed.
-        tail: has the last events.
-        monotonic: a clock in seconds that never goes back.
-
-    """
+    """The operation of `/changes`. Its methods must be called on one event loop."""
 
     def __init__(
         self,
@@ -124,7 +116,7 @@ class ChangeFeed:
 
         """
         self.limit.acquire(request.token)
-        self.tail.join()
+        self.tail.add_follower()
         generation, token, sent_at = self.tail.generation, request.token, self._now()
         try:
             yield b""
@@ -149,7 +141,7 @@ class ChangeFeed:
             return
         finally:
             self.limit.release(token)
-            self.tail.leave()
+            self.tail.remove_follower()
 
     async def _may_continue(self, request: Request) -> bool:
         """Return whether the client is connected, and its token still valid."""

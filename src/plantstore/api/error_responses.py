@@ -15,7 +15,8 @@ import msgspec
 
 from plantstore.api.parameters import json_response
 from plantstore.errors import ErrorCode, InternalError, RequestError
-from plantstore.observe import REQUEST_ID_FIELD, Observer, RequestFailed, RequestRefused, request_id
+from plantstore.observe import Observer, RequestFailed, RequestRefused
+from plantstore.request_ids import REQUEST_ID_FIELD, request_id
 from plantstore.server.interface import Fields, Request, Response
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(

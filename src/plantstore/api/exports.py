@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -53,16 +53,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Exports:
-    """Answers with all plants.
-
-    Args:
-        authenticator: knows the tokens.
-        store: its snapshots are read.
-        observe: is told of each export that is cut off.
-        monotonic: a clock in seconds that is never set back.
-        threads: makes the threads.
-
-    """
+    """Answers with all plants."""
 
     def __init__(
         self,
@@ -80,18 +71,16 @@ class Exports:
         self._threads = threads.pool(READING_THREADS, "export")
         self.limit = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
-    def of(self, suffix: str) -> Callable[[Request], Coroutine[None, None, Response]]:
-        """Return what responds with a file that has this suffix."""
-        return partial(self.run, FORMATS[suffix], f"plants.{suffix}")
-
-    async def run(self, form: Format, name: str, request: Request) -> Response:
-        """Return all plants, or those of a tag or a search; `name` is that of the file.
+    async def run(self, request: Request) -> Response:
+        """Return a file of all plants, or of those of a tag or a search. The path names the format.
 
         Raises:
             RequestError: a parameter is refused, too many exports run, the store cannot be read, or
                 the format cannot hold a plant of the first page.
 
         """
+        suffix = request.path.rpartition(".")[2]
+        form = FORMATS[suffix]
         listing = parse_filters(read_query(request, *FILTERS, *ORDER))
         if request.version == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
@@ -101,7 +90,7 @@ class Exports:
             await anext(pieces)
         fields = {
             "Content-Type": form.content_type,
-            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Disposition": f'attachment; filename="plants.{suffix}"',
         }
         for number in numbers:
             if number is not None:
@@ -112,7 +101,7 @@ class Exports:
         """Cut off all exports, and wait until the threads have ended."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
-    async def in_thread(self, function: Callable[[], ResultT]) -> ResultT:
+    async def _in_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Run a function on a thread, and return its result. A cancellation waits for its end."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, function)
         try:
@@ -160,7 +149,7 @@ class Exports:
         finally:
             try:
                 if inspect.getgeneratorstate(pieces) != inspect.GEN_CLOSED:  # it has a snapshot
-                    await self.in_thread(pieces.close)
+                    await self._in_thread(pieces.close)
             except (Exception, asyncio.CancelledError):  # noqa: BLE001 (no thread at a stop)
                 pieces.close()
             finally:
@@ -176,7 +165,7 @@ class Exports:
                 raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
             # The token may have been revoked in the meantime.
             await self._authenticator.authorize(request, SCOPE, uses=0)
-            piece, is_last = await self.in_thread(partial(_join_next, pieces))
+            piece, is_last = await self._in_thread(partial(_join_next, pieces))
         return piece, is_last
 
 

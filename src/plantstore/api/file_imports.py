@@ -1,22 +1,24 @@
-"""Many plants in one request: the bodies of `POST /plants.csv` and `POST /plants.ndjson`.
+"""Many rows in one request: the bodies of `POST /plants.csv`, `/plants.ndjson` and `/changes`.
 
 The event loop receives a piece of the body, a thread parses it into batches of rows, and
 `plantstore.api.bulk_changes` makes each batch while the next piece is received and parsed. So an
 import holds at most two batches, a piece and an incomplete row. If the client sends faster than the
 disk can store, the service makes it wait.
 
-A list of changes (`plantstore.api.change_lists`) is a file of other rows.
+A list of changes is a file of other rows.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from plantstore.api.auth import Authenticator
 from plantstore.api.bulk_changes import BulkChanges, Job, Step
 from plantstore.api.change_set_field import set_of
 from plantstore.api.parameters import (
@@ -29,25 +31,25 @@ from plantstore.api.parameters import (
     require_no_coding,
     unsupported,
 )
+from plantstore.changes import Swap
 from plantstore.commit.imports import (
     LISTED_ERRORS_MAX,
+    SHOWN_BYTES_MAX,
     Conflict,
     DryRun,
     Import,
     RowBatch,
     RowError,
 )
-from plantstore.errors import (
-    ErrorCode,
-    OperationError,
-    RequestError,
-    StoreUnavailableError,
-    quoted,
-)
+from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError, quoted
 from plantstore.formats import FORMATS, Format
+from plantstore.formats.json_lines import ChangeLinesParser
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import Request, Response, pieces
+
+# A list of changes needs one of these scopes at least, and each line those of its change.
+LIST_SCOPES: Final = "plants:create plants:update plants:delete"
 
 # How fast a client must send, on average.
 BYTES_PER_SECOND_MIN: Final = 1024
@@ -62,6 +64,7 @@ class FileImports:
     """Makes the changes of bodies.
 
     Args:
+        authenticator: knows the tokens.
         bulk: makes changes.
         patience_seconds: how long a client may send nothing.
         observe: is told of each import.
@@ -71,30 +74,42 @@ class FileImports:
 
     def __init__(
         self,
+        authenticator: Authenticator,
         bulk: BulkChanges,
         *,
         patience_seconds: float,
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._authenticator = authenticator
         self._bulk = bulk
         self._patience_seconds = patience_seconds
         self._observe = observe
         self._monotonic = monotonic
 
-    def of(self, suffix: str) -> Callable[[Request], Coroutine[None, None, Response]]:
-        """Return what stores the plants of a file that has this suffix."""
-        return partial(self.run, FORMATS[suffix])
-
-    async def run(self, form: Format, request: Request) -> Response:
-        """Store the plants of a body, as `receive` does."""
+    async def run(self, request: Request) -> Response:
+        """Store the plants of a file, as `_receive` does. The path names the format."""
+        form = FORMATS[request.path.rpartition(".")[2]]
         parameters = read_query(request, "on-conflict", "dry-run")
         conflict = _parse_conflict(parameters.get("on-conflict", "refuse"))
         scopes = {"plants:create"} | ({"plants:update"} if conflict is Conflict.REPLACE else set())
         begin = partial(Import, form.parser(), conflict)
-        return await self.receive(request, form, begin, parameters, scopes=scopes)
+        return await self._receive(request, form, begin, parameters, scopes=scopes)
 
-    async def receive(
+    async def change(self, request: Request) -> Response:
+        """Make the changes of a list, as `_receive` does."""
+        parameters = read_query(request, "dry-run")
+        scopes = (await self._authenticator.authenticate(request)).scopes
+        parser = ChangeLinesParser(partial(_require_scopes, scopes))
+        is_shown = "plants:read" in scopes.union(self._authenticator.public_scopes)
+        shown = SHOWN_BYTES_MAX if is_shown else 0
+        begin = partial(Import, parser, Conflict.REFUSE, shown_bytes_max=shown)
+        form = FORMATS["ndjson"]
+        return await self._receive(
+            request, form, begin, parameters, scopes=[LIST_SCOPES], is_list=True
+        )
+
+    async def _receive(
         self,
         request: Request,
         form: Format,
@@ -200,6 +215,18 @@ def _parse(run: Import, piece: bytes) -> list[RowBatch]:
         return run.feed(piece) if piece else run.finish()
     except OperationError as error:
         raise RequestError(ErrorCode.INVALID_PLANT, error.message) from None
+
+
+def _require_scopes(scopes: AbstractSet[str], swap: Swap) -> None:
+    """Check that a token with these scopes may make a change.
+
+    Raises:
+        RequestError: SCOPE_MISSING.
+
+    """
+    for scope in swap.scopes:
+        if scope not in scopes:
+            raise RequestError(ErrorCode.SCOPE_MISSING, f"The token lacks the scope {scope}")
 
 
 def _parse_conflict(text: str) -> Conflict:

@@ -14,10 +14,10 @@ from plantstore.api.parameters import json_response, parse_number, read_query, r
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
     ErrorCode,
+    NothingDoneError,
     OperationError,
     RequestError,
     StoreUnavailableError,
-    StoreUnreachableError,
 )
 from plantstore.observe import CommitFailed, Observer
 from plantstore.server.interface import Request, Response
@@ -40,11 +40,6 @@ class HandedOut(msgspec.Struct, frozen=True):
 
 class Ids:
     """Hands out ids. Its methods must be called on one event loop.
-
-    Args:
-        store: one thread calls its `hand_out_ids`. The caller closes it after this object.
-        observe: gets the events, on that thread.
-        threads: makes the thread.
 
     Attributes:
         batcher: has the requests that wait. Its thread must run.
@@ -87,8 +82,8 @@ class Ids:
         if isinstance(error, OperationError):
             return RequestError(ErrorCode.IDS_EXHAUSTED, error.message)
         self._observe(CommitFailed(error, requests))
-        if isinstance(error, StoreUnreachableError):
-            return StoreUnreachableError(f"{error.message}; no id was handed out")
+        if isinstance(error, NothingDoneError):
+            return NothingDoneError(f"{error.message}; no id was handed out")
         if isinstance(error, StoreUnavailableError):
             return StoreUnavailableError(f"{error.message}; sending the request again is safe")
         message = "The service met an unexpected error; sending the request again is safe"

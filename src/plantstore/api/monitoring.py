@@ -17,6 +17,10 @@ from plantstore.store import PlantStore
 # limits their cost, no matter how many requests there are.
 LOOK_SECONDS: Final = 1.0
 
+# How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
+# may succeed in this time, because it needs less disk space, for example.
+FAILURE_SECONDS: Final = 10.0
+
 _OK: Final = b'{"status":"ok"}'
 
 # Functions that render the metrics, by media type; the default media type is the first. They run
@@ -68,6 +72,7 @@ class Readiness:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
+        self._monotonic = monotonic
         self._observe = observe
         self._look = _Shared(store.look, monotonic)
         self._probe = _Shared(store.probe, monotonic)
@@ -83,10 +88,10 @@ class Readiness:
         """Respond with 200 if a plant would be stored, or else with 503 and an Error."""
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
-        failure = self._writer.last_failure()
+        failure = self._writer.failure
         if failure is None or failure is self._survived:
             await self._wait(self._look)
-        elif self._writer.has_failed_recently():
+        elif self._monotonic() - self._writer.failed_at < FAILURE_SECONDS:
             self._record(failure)
             raise StoreUnavailableError(failure.message)
         else:

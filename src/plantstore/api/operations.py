@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from plantstore.api import change_feed, change_lists, exports
+from plantstore.api import change_feed, exports
 from plantstore.api.auth import ANY_SCOPE, Authenticator, show_token
 from plantstore.api.bulk_changes import BulkChanges
 from plantstore.api.change_feed import ChangeFeed
 from plantstore.api.exports import Exports
-from plantstore.api.file_imports import FileImports
+from plantstore.api.file_imports import LIST_SCOPES, FileImports
 from plantstore.api.ids import Ids
 from plantstore.api.monitoring import Measurements, Readiness, show_liveness
 from plantstore.api.parameters import MEDIA_JSON
@@ -30,24 +30,7 @@ from plantstore.server.interface import Request, Response
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the operations are made of.
-
-    Attributes:
-        authenticator: knows the tokens.
-        writer: makes changes.
-        reader: reads plants.
-        plants: responds to requests for plants.
-        changes: responds with changes, and sends streams of them.
-        ids: hands out ids.
-        bulk: makes many changes of one request.
-        imports: stores the plants of files, and makes the changes of lists.
-        undos: undoes change sets.
-        exports: responds with files of plants.
-        readiness: tells whether a plant would be stored.
-        metrics: responds with the metrics.
-        web: what browsers load.
-
-    """
+    """What the operations are made of."""
 
     authenticator: Authenticator
     writer: GroupCommit
@@ -98,24 +81,16 @@ OPERATIONS: Final = (
     Operation("POST", "/plants", "plants:create", _RECORD, lambda parts: parts.plants.create),
     Operation("GET", "/plants", "plants:read", (), lambda parts: parts.plants.list),
     Operation("GET", "/tags", "plants:read", (), lambda parts: partial(list_tags, parts.reader)),
-    Operation("GET", "/plants.csv", exports.SCOPE, (), lambda parts: parts.exports.of("csv")),
-    Operation("POST", "/plants.csv", "plants:create", _CSV, lambda parts: parts.imports.of("csv")),
-    Operation("GET", "/plants.ndjson", exports.SCOPE, (), lambda parts: parts.exports.of("ndjson")),
-    Operation(
-        "POST", "/plants.ndjson", "plants:create", _NDJSON, lambda parts: parts.imports.of("ndjson")
-    ),
+    Operation("GET", "/plants.csv", exports.SCOPE, (), lambda parts: parts.exports.run),
+    Operation("POST", "/plants.csv", "plants:create", _CSV, lambda parts: parts.imports.run),
+    Operation("GET", "/plants.ndjson", exports.SCOPE, (), lambda parts: parts.exports.run),
+    Operation("POST", "/plants.ndjson", "plants:create", _NDJSON, lambda parts: parts.imports.run),
     Operation("GET", _ID, "plants:read", (), lambda parts: parts.plants.show),
     Operation("PUT", _ID, scope_of_put, _RECORD, lambda parts: parts.plants.put),
     Operation("PATCH", _ID, "plants:update", PATCHES, lambda parts: parts.plants.patch),
     Operation("DELETE", _ID, "plants:delete", (), lambda parts: parts.plants.delete),
     Operation("GET", "/changes", change_feed.SCOPE, (), lambda parts: parts.changes.follow),
-    Operation(
-        method="POST",
-        path="/changes",
-        scope=change_lists.SCOPES,
-        media_types=_NDJSON,
-        respond=lambda parts: partial(change_lists.run, parts.authenticator, parts.imports),
-    ),
+    Operation("POST", "/changes", LIST_SCOPES, _NDJSON, lambda parts: parts.imports.change),
     # The scopes that it needs depend on the set.
     Operation("POST", "/undo", ANY_SCOPE, (), lambda parts: parts.undos.run),
     Operation("POST", "/ids", "plants:create", (), lambda parts: parts.ids.hand_out),

@@ -7,13 +7,8 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from plantstore.errors import ErrorCode, RequestError, quoted, shorten
-from plantstore.plants import (
-    INT64_MAX,
-    INT64_MIN,
-    PLANT_BYTES_MAX,
-    describe_not_integer,
-    parse_int64,
-)
+from plantstore.integers import INT64_MAX, INT64_MIN, describe_not_integer, parse_int64
+from plantstore.plants import PLANT_BYTES_MAX
 from plantstore.server.interface import Request, Response, pieces
 
 MEDIA_JSON: Final = "application/json"

@@ -47,10 +47,6 @@ from plantstore.plants import (
 )
 from plantstore.server.interface import Request, Response, pieces
 
-# An attribute of an Enum class is looked up slowly before Python 3.12.
-_ID_TAKEN: Final = Outcome.ID_TAKEN
-
-
 # The media types of a patch.
 PATCHES: Final = (MERGE_PATCH, MEDIA_JSON)
 
@@ -69,7 +65,7 @@ class Plants:
         if "change-set" in request.fields:
             await self._make(request, plant, None)
             return json_response(render_plant(plant), await recorded(request, self._reader))
-        if await self._writer.submit(plant) is _ID_TAKEN:
+        if await self._writer.submit(plant) is Outcome.ID_TAKEN:
             raise IdTakenError(plant.id)
         return json_response(render_plant(plant))
 
@@ -149,7 +145,7 @@ class Plants:
         if precondition is not None and not isinstance(change, NewPlant):
             single = Conditional(change, precondition)
         result = await self._writer.submit(in_set(request, single))
-        if result is _ID_TAKEN:
+        if result is Outcome.ID_TAKEN:
             raise IdTakenError(change.id)
         if result is Outcome.SET_CLOSED:
             raise set_closed()

@@ -1,4 +1,7 @@
-"""`plantstore serve`: checks the settings, and starts the processes of the service."""
+"""`plantstore serve`: checks the settings, and starts the processes of the service.
+
+With `--workers`, it is the parent of processes that run `python -m plantstore.cli.serve`.
+"""
 
 import contextlib
 import errno
@@ -6,6 +9,7 @@ import fcntl
 import ipaddress
 import logging
 import os
+import pickle
 import signal
 import socket
 import ssl
@@ -17,19 +21,27 @@ import click
 
 from plantstore.api.cors import parse_origin
 from plantstore.api.limits import RatePerToken
-from plantstore.cli import worker
 from plantstore.cli.opening import database_option
 from plantstore.cli.token_commands import show_new_token
 from plantstore.cli.wiring import Telemetry, open_store_of, run_process, tls_context
-from plantstore.errors import OperationError, StoreUnavailableError, UsageError, quoted
+from plantstore.commit.batcher import NO_TURNSTILE
+from plantstore.commit.turnstile import Turnstile
+from plantstore.errors import (
+    OperationError,
+    PlantStoreError,
+    StoreUnavailableError,
+    UsageError,
+    quoted,
+)
 from plantstore.server.process import raise_file_limit, set_up_memory, shared_folder
 from plantstore.server.serving import stop_signals
 from plantstore.server.supervisor import Supervisor
 from plantstore.settings import Settings, unknown_variables, variable_of
-from plantstore.storage import display_url, identify_files
+from plantstore.storage import display_url, has_one_writer, identify_files, require_files
 from plantstore.storage.sqlite.file import set_up_sqlite
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
+from plantstore.telemetry.metrics import is_own_folder
 from plantstore.tokens import SCOPES
 
 # How long workers may take to end after the timeout of a shutdown, to commit what they accepted.
@@ -67,8 +79,10 @@ def run(settings: Settings) -> None:
             # Workers have standard streams of their own in place of 0 and 1.
             descriptor = fcntl.fcntl(listener, fcntl.F_DUPFD_CLOEXEC, 3)
             supervisor = Supervisor(
-                [sys.executable, "-P", "-m", worker.__name__],
-                worker.brief(settings, folder, files, descriptor),
+                [sys.executable, "-P", "-m", __name__],
+                # Its stdin: other users can see arguments and variables, and the URL of the
+                # database may have a password.
+                pickle.dumps((settings, folder, files, descriptor)),
                 descriptor,
                 workers=settings.workers,
                 signals=stop_signals(),
@@ -80,6 +94,26 @@ def run(settings: Settings) -> None:
             status = supervisor.run()
         if status:
             raise click.exceptions.Exit(status)
+
+
+def run_worker() -> None:
+    """Open the store for this process, and serve until a signal or the end of the parent."""
+    settings, folder, files, listener = pickle.load(sys.stdin.buffer)  # noqa: S301 (of the parent)
+    set_up_memory()
+    set_up_sqlite()
+    log = configure_logs()
+    shared = folder if is_own_folder(folder) else None
+    telemetry = Telemetry(log, settings, shared)
+    try:
+        require_files(settings.database, files)
+        store = open_store_of(settings, telemetry)
+    except PlantStoreError as error:
+        # The parent opened the store before, so the failure is new. It tries again, and the other
+        # workers continue meanwhile.
+        log.write(f"plantstore: {error.explanation}\n")
+        sys.exit(1)
+    turnstile = Turnstile(shared) if shared and has_one_writer(settings.database) else NO_TURNSTILE
+    run_process(settings, store, telemetry, socket.socket(fileno=listener), turnstile)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:
@@ -203,3 +237,7 @@ def listen(host: str, port: int) -> socket.socket:
         if error.errno in _PORT_ERRORS:  # `make run` and containers pass no options
             advice = f"; choose another port with --port or {variable_of('port')}"
         raise OperationError(f"Cannot listen on {host}, port {port}: {reason}{advice}") from error
+
+
+if __name__ == "__main__":
+    run_worker()

@@ -25,7 +25,7 @@ def tokens() -> None:
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-# The last second of the year 9999. `datetime` has no later dates.
+# The last second of the year 9999: no token expires later. `datetime` has no later dates.
 _TIME_MAX: Final = 253_402_300_799
 
 
@@ -88,11 +88,7 @@ def create(
     """
     scopes = SCOPES if "all" in scope else scope or DEFAULT_SCOPES
     _check_name(name)
-    expires_at = None if expires_in is None else int(time.time()) + _parse_seconds(expires_in)
-    if expires_at is not None and expires_at > _TIME_MAX:
-        raise UsageError(
-            "--expires-in: the token would expire after the year 9999; leave the option out"
-        )
+    expires_at = None if expires_in is None else _parse_expiry(expires_in)
     with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
         show_new_token(store, name, scopes, expires_at)
     granted = ", ".join(sorted(scopes))
@@ -143,9 +139,8 @@ def revoke(name: str, database: str, standbys_min: int) -> None:
     _check_name(name)
     now = int(time.time())
     with opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store:
-        before = {record.name: record.revoked_at for record in store.list_tokens()}
         record = store.revoke_token(name, now)
-    if before.get(name) is None:
+    if record.revoked_at == now:
         click.echo(f"Revoked the token {name}.", err=True)
     else:
         click.echo(f"The token {name} was revoked already, {_date(record.revoked_at)}.", err=True)
@@ -175,10 +170,11 @@ def _day(seconds: int | None) -> str:
     return (_date(seconds) or "-").partition("T")[0]
 
 
-def _parse_seconds(text: str) -> int:
+def _parse_expiry(text: str) -> int:
+    """Return when a token expires that is valid for this time from now on."""
     match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", text)
     if match is None:
         raise UsageError(
             f"--expires-in must be a number above 0, and s, m, h, d or w; got {quoted(text)}"
         )
-    return int(match[1]) * _UNIT_SECONDS[match[2]]
+    return min(int(time.time()) + int(match[1]) * _UNIT_SECONDS[match[2]], _TIME_MAX)

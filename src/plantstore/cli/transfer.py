@@ -8,7 +8,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
@@ -30,7 +29,6 @@ from plantstore.commit.imports import Conflict, DryRun, Import, RowBatch, RowCou
 from plantstore.errors import (
     BatchRefusedError,
     FeedError,
-    OperationError,
     UsageError,
     one_line,
 )
@@ -71,21 +69,19 @@ class Rejects:
 
     Raises:
         UsageError: `path` is one of these files.
-        OperationError: the file cannot be written.
+        OSError: the file cannot be written.
 
     """
 
     def __init__(self, path: Path | None, source: BinaryIO, database: str) -> None:
         self.count = 0
-        self._path = path
         self._file: BinaryIO | None = None
         if path is None:
             return
         require_other_file(path, database)
-        with self._writing():
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
-                raise UsageError(f"--rejects: {path} is the file that is imported")
-            self._file = path.open("wb", buffering=0)
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
+            raise UsageError(f"--rejects: {path} is the file that is imported")
+        self._file = path.open("wb", buffering=0)
 
     def close(self) -> None:
         """Close the file."""
@@ -97,21 +93,13 @@ class Rejects:
         self.count += 1
         if self._file is not None:
             record = msgspec.to_builtins(error) | {"row": readable(text)}
-            with self._writing():
-                self._file.write(msgspec.json.encode(record) + b"\n")
+            self._file.write(msgspec.json.encode(record) + b"\n")
         elif self.count <= SHOWN_REJECTS_MAX:
             last = error.last_line
             lines = f"Lines {error.line} to {last}" if last else f"Line {error.line}"
             click.echo(f"{lines}: {error.message}", err=True)
         elif self.count == SHOWN_REJECTS_MAX + 1:
             click.echo("More rows are rejected; --rejects FILE writes all to a file", err=True)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OperationError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
 _STANDARD_STREAM: Final = Path("-")
@@ -161,7 +149,7 @@ def import_plants(
     """
     form = format_of(file, file_format)
     with (
-        _reading(file) as source,
+        standard_stream(sys.stdin) if file == _STANDARD_STREAM else file.open("rb") as source,
         contextlib.closing(Rejects(rejects, source, database)) as rejected,
     ):
         run = Import(form.parser(), Conflict(on_conflict), rejected.add)
@@ -244,15 +232,6 @@ def _describe(counts: RowCounts) -> str:
     }
     always = {"stored", "already there", "rejected"}
     return ", ".join(f"{many:,} {what}" for what, many in parts.items() if many or what in always)
-
-
-def _reading(file: Path) -> AbstractContextManager[BinaryIO]:
-    if file == _STANDARD_STREAM:
-        return standard_stream(sys.stdin)
-    try:
-        return file.open("rb")
-    except OSError as error:
-        raise OperationError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _size(source: BinaryIO) -> int | None:

@@ -52,8 +52,8 @@ def _walk(
     with progress("Undoing") as report:
         while not walk.is_over:
             page = store.read_set(name, walk.place, BATCH_ROWS_MAX)
-            swaps = walk.take(page)
-            settle(counts, swaps, apply(swaps))
+            if swaps := walk.take(page):
+                settle(counts, swaps, apply(swaps))
             done += len(page.changes)
             report(done, total)
 

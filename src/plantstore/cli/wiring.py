@@ -35,15 +35,11 @@ from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
-from plantstore.observe import Committed, Observer, Responded, Stopping, fan_out
+from plantstore.observe import Committed, Observer, Responded, Started, Stopped, Stopping, fan_out
 from plantstore.server.budget import Budget
 from plantstore.server.connection import Server
 from plantstore.server.forwarded import TrustedProxies
-from plantstore.server.process import (
-    connections_max,
-    freeze_memory,
-    release_memory,
-)
+from plantstore.server.process import connections_max, freeze_memory, release_memory
 from plantstore.server.serving import StopSignals, serve
 from plantstore.server.supervisor import report_to_parent
 from plantstore.settings import Settings
@@ -120,6 +116,7 @@ def make_parts(
         ids=Ids(store, observe=observe, threads=threads),
         bulk=bulk,
         imports=FileImports(
+            authenticator,
             bulk,
             patience_seconds=settings.request_seconds,
             observe=observe,
@@ -192,16 +189,7 @@ def run_service(
     observe: Observer,
     listener: socket.socket,
 ) -> None:
-    """Serve until a signal stops this process. The store is closed.
-
-    Args:
-        settings: of the service.
-        store: has the plants and the tokens.
-        build: makes the parts of the application.
-        observe: gets the events.
-        listener: accepts connections.
-
-    """
+    """Serve until a signal stops this process. The store is closed."""
     is_worker = settings.workers > 1
     signals = StopSignals(is_worker=is_worker)  # before a part has threads
     parts = build()
@@ -221,10 +209,12 @@ def run_service(
 
         with closing(store):
             async with running(parts):
+                observe(Started())
                 signals.on_first(partial(loop.call_soon_threadsafe, begin_stop))
                 if is_worker:
                     report_to_parent()
                 await serve(server, listener, context, stopping)
+            observe(Stopped())
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())

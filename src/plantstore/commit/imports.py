@@ -14,15 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from plantstore.change_sets import set_closed
-from plantstore.changes import (
-    Change,
-    Outcome,
-    PlantOutcome,
-    Result,
-    SingleChange,
-    Swap,
-    Upsert,
-)
+from plantstore.changes import Change, Outcome, PlantOutcome, Result, SingleChange, Swap, Upsert
 from plantstore.decision import decide
 from plantstore.errors import BatchRefusedError, ErrorCode, IdTakenError, RequestError
 from plantstore.formats.rows import Item, RowParser, Rows

@@ -100,11 +100,6 @@ def events_of(page: ChangesPage) -> Events:
 class Tail:
     """The last events of the feed. Its methods must be called on one event loop.
 
-    Args:
-        store: is read by a thread.
-        observe: gets the faults of the store, on the thread.
-        threads: makes the thread.
-
     Attributes:
         generation: `end` increases it. The followers of an earlier generation end.
         news: is done when there are events, or it is time to look at something else.
@@ -136,15 +131,15 @@ class Tail:
             self.end()
             self._timer.cancel()
             self._is_over = True
-            self.join()  # so the last follower that leaves does not make the thread wait
+            self.add_follower()  # so the last follower that leaves does not make the thread wait
             await asyncio.to_thread(join)
 
-    def join(self) -> None:
+    def add_follower(self) -> None:
         """Add a follower."""
         self._followers += 1
         self._is_wanted.set()
 
-    def leave(self) -> None:
+    def remove_follower(self) -> None:
         """Remove a follower."""
         self._followers -= 1
         if not self._followers:

@@ -14,10 +14,9 @@ transaction. `plantstore.commit.batcher` passes the changes to the thread and th
   cause is gone.
 """
 
-import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -26,23 +25,13 @@ from plantstore.commit.batcher import NO_TURNSTILE, Batcher
 from plantstore.errors import (
     BatchRefusedError,
     ErrorCode,
+    NothingDoneError,
     RequestError,
     StoreUnavailableError,
-    StoreUnreachableError,
 )
-from plantstore.observe import (
-    CommitFailed,
-    Committed,
-    Observer,
-    WriterStarted,
-    WriterStopped,
-)
+from plantstore.observe import CommitFailed, Committed, Observer
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
-
-# How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
-# may succeed in this time, because it needs less disk space, for example.
-FAILURE_SECONDS: Final = 10.0
 
 _IN_DOUBT: Final = "the change may or may not be made, and sending it again is safe"
 
@@ -65,12 +54,16 @@ class GroupCommit(Batcher[Change, Result]):
     Args:
         store: only the writer's thread calls its `apply_changes`. The caller closes the
             store after the writer.
-        observe: gets the events, on either thread.
+        observe: gets the events, on the writer's thread.
         monotonic: a clock in seconds that never goes back.
         waiting_max: number of changes that may wait.
         batch_max: number of changes in one transaction.
         turnstile: what the writer enters for each transaction.
         threads: makes the writer's thread.
+
+    Attributes:
+        failure: the error of the last commit; None if a change was committed since.
+        failed_at: the time of the last failure.
 
     """
 
@@ -88,8 +81,8 @@ class GroupCommit(Batcher[Change, Result]):
         self._store = store
         self._observe = observe
         self._monotonic = monotonic
-        self._failed_at = -math.inf
-        self._failure: StoreUnavailableError | None = None
+        self.failed_at = -math.inf
+        self.failure: StoreUnavailableError | None = None
         super().__init__(
             self._apply,
             self._explain_failure,
@@ -101,39 +94,20 @@ class GroupCommit(Batcher[Change, Result]):
             threads=threads,
         )
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Accept changes, on the running event loop.
-
-        At the end of the block, new changes are refused, and all accepted ones are committed.
-        """
-        async with super().running():
-            self._observe(WriterStarted())
-            yield
-        self._observe(WriterStopped())
-
-    def last_failure(self) -> StoreUnavailableError | None:
-        """Return the error of the last commit; None if a change was committed since."""
-        return self._failure
-
-    def has_failed_recently(self) -> bool:
-        """Return whether a commit failed less than FAILURE_SECONDS ago."""
-        return self._monotonic() - self._failed_at < FAILURE_SECONDS
-
     def _apply(self, changes: Sequence[Change]) -> list[Result]:
         began = time.perf_counter()
         outcomes = self._store.apply_changes(changes)
-        if self._failure is not None and any(map(_has_changed, outcomes)):
-            self._failure = None  # a commit without changes writes nothing
+        if self.failure is not None and any(map(_has_changed, outcomes)):
+            self.failure = None  # a commit without changes writes nothing
         self._observe(Committed(outcomes, time.perf_counter() - began))
         return outcomes
 
     def _explain_failure(self, error: Exception, changes: int) -> RequestError:
         if isinstance(error, StoreUnavailableError) and not isinstance(error, BatchRefusedError):
-            self._failed_at = self._monotonic()
-            self._failure = error
+            self.failed_at = self._monotonic()
+            self.failure = error
         self._observe(CommitFailed(error, changes))
-        if isinstance(error, StoreUnreachableError | BatchRefusedError):
+        if isinstance(error, NothingDoneError | BatchRefusedError):
             return type(error)(f"{error.message}; nothing was done")
         if isinstance(error, StoreUnavailableError):
             return StoreUnavailableError(f"{error.message}; {_IN_DOUBT}")

@@ -103,10 +103,6 @@ class CsvParser(RowParser):
     The header must name `id` and `name`, and may name `tag`, in any order and any case. Other
     columns are ignored with a warning. A row that is not CSV ends where the module csv reports the
     error. An open quote reaches as far as a row of the maximum size; the next line is a new row.
-
-    Args:
-        row_characters_max: size of a row.
-
     """
 
     def __init__(self, row_characters_max: int = PLANT_BYTES_MAX) -> None:

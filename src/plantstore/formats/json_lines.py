@@ -1,13 +1,30 @@
-"""Plants as JSON lines: one NewPlant on each line. Every plant can be written."""
+"""JSON lines: of plants, one NewPlant on each line, and of changes, one Swap on each.
+
+Every plant can be written.
+"""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
+from plantstore.changes import Swap
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats.rows import Item, RowParser, Rows, is_utf8
-from plantstore.plants import PLANT_BYTES_MAX, parse_row, parse_rows_fast, try_parse_row
+from plantstore.plants import (
+    PLANT_BYTES_MAX,
+    TOO_LARGE,
+    NewPlant,
+    Plant,
+    check_storable,
+    is_too_large,
+    parse_id,
+    parse_row,
+    parse_rows_fast,
+    read_json,
+    try_parse_row,
+)
 
 render_json_lines = msgspec.json.Encoder().encode_lines
 
@@ -109,3 +126,73 @@ class JsonLinesParser(RowParser):
 
     def _fits(self, line: bytes) -> bool:
         return len(line.removesuffix(b"\n").removesuffix(b"\r")) <= self._row_bytes_max
+
+
+# Maximum size of a change: that of two plants, and some white space.
+CHANGE_BYTES_MAX: Final = 2 * PLANT_BYTES_MAX + 1024
+
+# The size of the shortest change: {"id":0,"after":null}
+_CHANGE_BYTES_MIN: Final = 21
+
+
+class _ChangeBody(msgspec.Struct, gc=False):
+    """The members of a line that are read. The id stays text: a float would round it."""
+
+    id: msgspec.Raw
+    after: Plant | None
+    before: Plant | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_decode_change = msgspec.json.Decoder(_ChangeBody).decode
+
+
+def parse_swap(line: bytes) -> Swap:
+    """Parse a line. As in files, a tag may be null: it is missing. Other members are ignored.
+
+    Raises:
+        RequestError: NOT_JSON, INVALID_PLANT, UNSTORABLE_TEXT or BODY_TOO_LARGE.
+
+    """
+    members = read_json(line, _decode_change)
+    id_, before, after = parse_id(bytes(members.id)), members.before, members.after
+    if before is None and after is None:
+        message = "`before` and `after` must not both be null"
+        raise RequestError(ErrorCode.INVALID_PLANT, message)
+    if isinstance(before, Plant):
+        check_storable(before.name, before.tag, "before.")
+    if after is not None:
+        check_storable(after.name, after.tag, "after.")
+        if is_too_large(NewPlant(id_, after.name, after.tag)):
+            raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
+    return Swap(id_, before, after)
+
+
+class ChangeLinesParser(JsonLinesParser):
+    """Parses JSON lines of changes.
+
+    Args:
+        permit: raises the RequestError of a valid change that is not permitted.
+
+    """
+
+    _what = "change"
+
+    def __init__(self, permit: Callable[[Swap], None]) -> None:
+        super().__init__(CHANGE_BYTES_MAX)
+        self._permit = permit
+
+    def _parse_line(self, line: bytes) -> Swap:
+        swap = parse_swap(line)
+        self._permit(swap)
+        return swap
+
+    def _try_line(self, line: bytes) -> Swap | None:
+        if len(line) < _CHANGE_BYTES_MIN:
+            return None
+        try:
+            return self._parse_line(line)
+        except RequestError:
+            return None
+
+    def _try_lines(self, text: bytes, lines: list[bytes]) -> None:  # noqa: ARG002
+        return None

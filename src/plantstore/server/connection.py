@@ -6,13 +6,12 @@ The connection reads one request at a time: bytes behind it stay unread until it
 client has read the response. So pipelined requests cost only the memory for their bytes, and an
 iteration of the event loop handles at most one request of each connection.
 
-`plantstore.server.http11` finds the requests in the bytes, and checks them.
+`plantstore.server.http11` finds the requests in the bytes, checks them, and renders the responses.
 `plantstore.server.states` says how far the current one is, and what follows from it.
 `plantstore.server.deadlines` decides when a client is late, with one timer for all requests of the
 connection.
-A task for each request calls the application, and writes its response, which
-`plantstore.server.responses` renders. If the body of the request has not arrived by then,
-`plantstore.server.exchange` gives the application what arrives of it.
+A task for each request calls the application, and writes its response. If the body of the request
+has not arrived by then, `plantstore.server.exchange` gives the application what arrives of it.
 """
 
 import asyncio
@@ -34,15 +33,17 @@ from plantstore.server.deadlines import Deadlines
 from plantstore.server.exchange import NO_REQUEST, Body, Exchange
 from plantstore.server.forwarded import IPV4_MAPPED, TrustedProxies
 from plantstore.server.http11 import (
+    LAST_CHUNK,
     NEED_DATA,
     Head,
     HeadRefusedError,
     RequestReader,
     Signal,
     WholeRequest,
+    render_chunk,
+    render_head,
 )
 from plantstore.server.interface import Address, Application, Request, Response
-from plantstore.server.responses import LAST_CHUNK, render_chunk, render_head
 from plantstore.server.states import STATES, Due, RequestEvent, Responder
 
 # While more than this many bytes of a body wait for the application, the socket is not read.
@@ -119,10 +120,6 @@ class Server:
 
 class Connection(asyncio.Protocol):
     """An HTTP connection with limits.
-
-    Args:
-        server: what it shares with others.
-        loop: the event loop.
 
     Attributes:
         held_bytes: of requests that are not answered.

@@ -33,11 +33,6 @@ WAITING_SECONDS: Final = 1.0
 class Deadlines:
     """The deadlines of one connection, from the moment at which it is opened.
 
-    Args:
-        request_seconds: see `plantstore.server.connection.Server`.
-        idle_seconds: see there, too.
-        clock: a clock in seconds that never goes back.
-
     Attributes:
         next_check: the time of the next call of `check`, by the clock.
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 requests, from bytes to events. Pure: no I/O, no clock.
+"""HTTP/1.1: requests from bytes to events, and responses to bytes. Pure: no I/O, no clock.
 
 Theory of operation
 -------------------
@@ -13,9 +13,8 @@ The caller asks for one event at a time. So it decides when the next request is 
 that it has not asked for cost only their memory.
 
 A head ends with an empty line (RFC 9112 §2.1). Most clients send the same head again and again, so
-a complete head is parsed by a function whose results are cached. Until a head is complete, its
-bytes also go to a parser whose only purpose is to notice at once that they are no HTTP. A body of a
-known length is split off by its length. A chunked body ends with an empty line, too (§7.1), so no
+a complete head is parsed by a function whose results are cached. A body of a known length is split
+off by its length. A chunked body ends with an empty line, too (§7.1), so no
 part that the parser of the chunks gets reaches beyond an empty line, into the next request.
 
 llhttp, through httptools, is the parser. The rules that it does not enforce are checked here.
@@ -27,6 +26,7 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -67,6 +67,11 @@ _CACHED_HEADS: Final = 128
 _CACHED_HEAD_BYTES_MAX: Final = 1024
 
 _EMPTY_LINE: Final = b"\r\n\r\n"
+
+# What shows before the end of a head that it is no HTTP: its first byte, as that of TLS, or a line
+# that does not end with CR and LF. Without this, the client would wait until its request is late.
+_NO_HTTP: Final = re.compile(rb"\A[^!-~]|[^\r]\n")
+
 _VERSIONS: Final = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0"}
 
 # A parser of a chunked body has to begin with a head.
@@ -141,9 +146,7 @@ class Signal(Enum):
     END = "end"  # of a request
 
 
-# An attribute of an Enum class is looked up slowly before Python 3.12.
-NEED_DATA: Final = Signal.NEED_DATA
-END: Final = Signal.END
+NEED_DATA, END = Signal
 
 Event: TypeAlias = WholeRequest | Head | bytes | Signal
 
@@ -159,9 +162,7 @@ class RequestReader:
     def __init__(self) -> None:
         self.unread = b""
         self._is_in_head = True
-        # Of an incomplete head: the parser that has seen it, and how much of it.
-        self._probe: httptools.HttpRequestParser | None = None
-        self._probed_bytes = 0
+        self._seen_bytes = 0  # of an incomplete head
         self._body_left = 0
         # A chunked body, and its parser.
         self._chunks: tuple[_Chunks, httptools.HttpRequestParser] | None = None
@@ -191,13 +192,12 @@ class RequestReader:
             self._count_framing(len(self.unread) - len(rest))
             self.unread = rest
         data = self.unread
-        end = data.find(_EMPTY_LINE, max(0, self._probed_bytes - 3))
+        end = data.find(_EMPTY_LINE, max(0, self._seen_bytes - 3))
         if end < 0:
-            self._probe_head()
+            self._check_beginning()
             return NEED_DATA
         end += len(_EMPTY_LINE)
-        self._probed_bytes = self._framing_bytes = 0
-        self._probe = None
+        self._seen_bytes = self._framing_bytes = 0
         parse = parse_head if end > _CACHED_HEAD_BYTES_MAX else _parse_head_cached
         head = parse(data[:end])
         if head.body_bytes is None:
@@ -226,15 +226,12 @@ class RequestReader:
         self._body_left -= len(piece)
         return piece
 
-    def _probe_head(self) -> None:
+    def _check_beginning(self) -> None:
         """Refuse the beginning of a head if it is no HTTP, or too large already."""
-        if not self.unread:
-            return
-        if self._probe is None:
-            self._probe = _parser(_Fields())
-        _feed(self._probe, self.unread[self._probed_bytes :])
-        self._probed_bytes = len(self.unread)
-        if self._probed_bytes > HEAD_BYTES_MAX:
+        if _NO_HTTP.search(self.unread, max(0, self._seen_bytes - 1)):
+            raise bad_request("The request is not HTTP/1.1")
+        self._seen_bytes = len(self.unread)
+        if self._seen_bytes > HEAD_BYTES_MAX:
             raise _head_too_large()
 
     def _read_chunks(
@@ -468,3 +465,69 @@ def _head_too_large() -> RequestError:
     return RequestError(
         ErrorCode.HEAD_TOO_LARGE, f"The head must be no larger than {HEAD_BYTES_MAX} bytes"
     )
+
+
+# Responses.
+
+# Heads of responses that are cached. Most differ only in the length of the body.
+_CACHED_RESPONSE_HEADS: Final = 256
+
+# The fields of each response. Responses are for the owner of the token, so caches must not store
+# them (RFC 9111 §5.2.2.5), unless a response has its own Cache-Control. Browsers must not guess
+# a content type other than the declared one.
+_NO_STORE: Final = "cache-control: no-store"
+_NO_SNIFF: Final = "x-content-type-options: nosniff"
+
+_STATUSES_WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+# The end of a chunked body (RFC 9112 §7.1).
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+@lru_cache(_CACHED_RESPONSE_HEADS)
+def render_head(  # noqa: PLR0917 (the cache finds positions faster than names)
+    status: int,
+    fields: tuple[tuple[str, str], ...],
+    body_bytes: int | None,
+    date: str = "",
+    is_chunked: bool = False,  # noqa: FBT001, FBT002
+    keeps_alive: bool = True,  # noqa: FBT001, FBT002
+) -> bytes:
+    """Render the head of a response.
+
+    Args:
+        status: of the response.
+        fields: of the response.
+        body_bytes: the length of the body; None if the body has pieces.
+        date: the present, as HTTP has it; empty if it is unknown.
+        is_chunked: whether the pieces of the body are chunks.
+        keeps_alive: whether the connection may be used for another request.
+
+    Raises:
+        RuntimeError: a field has a line end in it.
+
+    """
+    names = {name.lower(): value for name, value in fields}
+    lines = [f"date: {date}"] if date else []
+    if body_bytes is not None and status not in _STATUSES_WITHOUT_BODY:
+        lines.append(f"content-length: {body_bytes}")
+    if body_bytes == 0:  # it describes nothing (RFC 9110 §8.3)
+        names.pop("content-type", None)
+    lines += [f"{name}: {value}" for name, value in names.items()]
+    lines.append(_NO_SNIFF)
+    if "cache-control" not in names:
+        lines.append(_NO_STORE)
+    if is_chunked:
+        lines.append("transfer-encoding: chunked")
+    if not keeps_alive:
+        lines.append("connection: close")
+    head = "\r\n".join(lines)
+    if not head.count("\r") == head.count("\n") == len(lines) - 1:
+        raise RuntimeError("A field of the response has a line end in it")
+    phrase = HTTPStatus(status).phrase
+    return f"HTTP/1.1 {status} {phrase}\r\n{head}\r\n\r\n".encode("latin-1")
+
+
+def render_chunk(piece: bytes) -> bytes:
+    """Return a piece of a body as a chunk; nothing if it is empty, since that would be the end."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""

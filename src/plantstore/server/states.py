@@ -97,7 +97,7 @@ class Deadline(NamedTuple):
     is_idle: bool = False
 
 
-# An attribute of an Enum class is looked up slowly before Python 3.12.
+# The members by their own names. Before Python 3.12, an attribute of an Enum is looked up slowly.
 CONNECTED, IDLE, HEAD, BODY, STREAM, WHOLE, FAILED = RequestState
 AWAITED, BEGUN, ENDED, WRITTEN, CLOSED = ResponseState
 ARRIVAL, FIRST_BYTE, HEAD_END, STREAM_BODY, LAST_BYTE, FAIL_BODY = RequestEvent

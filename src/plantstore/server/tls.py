@@ -16,12 +16,7 @@ _PIECE_BYTES: Final = 16 * 1024
 
 
 class Tls(asyncio.Protocol):
-    """The protocol of a socket, and the transport of a connection.
-
-    Args:
-        protocol: of the connection. It is connected when the handshake is done.
-        context: certificate and key.
-        loop: the event loop.
+    """The protocol of a socket, and the transport of a connection, from the handshake on.
 
     Attributes:
         handshake: is done when the handshake is; cancelled if the connection ends before.

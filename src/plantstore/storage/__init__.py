@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from plantstore import __version__
-from plantstore.errors import StoreUnreachableError, UsageError
+from plantstore.errors import NothingDoneError, UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite import guard
@@ -69,9 +69,9 @@ def identify_files(url: str) -> Files | None:
 
 
 def require_files(url: str, files: Files | None) -> None:
-    """Raise StoreUnreachableError unless a store still has the files that were identified."""
+    """Raise NothingDoneError unless a store still has the files that were identified."""
     if files is not None and (problem := guard.describe_loss(_real_path(url), files)):
-        raise StoreUnreachableError(problem)
+        raise NothingDoneError(problem)
 
 
 def database_files(url: str) -> list[Path]:

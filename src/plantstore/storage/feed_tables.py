@@ -85,8 +85,7 @@ class LatestTags:
     """Pages of tags that are kept until the next change: to count them reads all plants."""
 
     def __init__(self) -> None:
-        self._number: int | None = None
-        self._pages: dict[TagListing, TagsPage] = {}
+        self._pages: dict[tuple[int, TagListing], TagsPage] = {}
 
     def read(
         self, listing: TagListing, number: int | None, select: Callable[[], TagsPage]
@@ -101,13 +100,12 @@ class LatestTags:
         """
         if number is None:
             return select()
-        if number != self._number:
-            self._number, self._pages = number, {}
-        if listing not in self._pages:
+        key = number, listing
+        if key not in self._pages:
             if len(self._pages) >= KEPT_PAGES_MAX:
                 self._pages = {}
-            self._pages[listing] = select()
-        return self._pages[listing]
+            self._pages[key] = select()
+        return self._pages[key]
 
 
 def _require_on(days: int) -> None:

@@ -24,7 +24,7 @@ from enum import Enum
 from importlib import resources
 from typing import Final, Protocol
 
-from plantstore.errors import SchemaOutdatedError, StoreUnavailableError, StoreUnreachableError
+from plantstore.errors import NothingDoneError, SchemaOutdatedError, StoreUnavailableError
 from plantstore.observe import (
     DatabaseCreated,
     Migrated,
@@ -128,12 +128,6 @@ def prepare(
 ) -> None:
     """Check the schema of a database that is being opened; create or migrate it by the policy.
 
-    Args:
-        schema: of the database.
-        policy: what may be done about it.
-        observe: is told of a new store, and gets the progress of a migration.
-        monotonic: a clock in seconds that never goes back.
-
     Raises:
         StoreUnavailableError: the policy refuses the schema, it is of a newer version, or
             the database belongs to another program. Nothing was changed.
@@ -210,18 +204,13 @@ def known_version(schema: Schema) -> int:
 
     """
     version = schema.version()
-    require_known(schema.engine, version, schema.database)
-    return version
-
-
-def require_known(engine: str, version: int, database: str) -> None:
-    """Raise StoreUnavailableError if a schema is newer than all migrations in this program."""
-    newest = newest_version(engine)
+    newest = newest_version(schema.engine)
     if version > newest:
         raise StoreUnavailableError(
-            f"The database {database} was written by a newer Plant Store (its schema has version"
-            f" {version}, and this one supports {newest}); install the newer version"
+            f"The database {schema.database} was written by a newer Plant Store (its schema has"
+            f" version {version}, and this one supports {newest}); install the newer version"
         )
+    return version
 
 
 def require_same(engine: str, version: int | None) -> None:
@@ -232,12 +221,12 @@ def require_same(engine: str, version: int | None) -> None:
         version: as the transaction sees it that is about to write; None if there is none.
 
     Raises:
-        StoreUnreachableError: the schema has another version.
+        NothingDoneError: the schema has another version.
 
     """
     newest = newest_version(engine)
     if version != newest:
-        raise StoreUnreachableError(
+        raise NothingDoneError(
             "The database cannot be written: its schema is of another version of the Plant Store",
             f"the schema has version {version}, and this process knows version {newest}; restart"
             " this process with the installed version",

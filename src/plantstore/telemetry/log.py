@@ -37,7 +37,6 @@ from plantstore.observe import (
     Event,
     ExportCutOff,
     HardLinksFound,
-    LookupFailed,
     Observer,
     ReadFailed,
     ReadinessChanged,
@@ -45,13 +44,13 @@ from plantstore.observe import (
     RequestRefused,
     Responded,
     ServerChanged,
+    Started,
+    Stopped,
     Stopping,
     WorkerFailed,
-    WriterStarted,
-    WriterStopped,
-    known_id,
     migration_progress,
 )
+from plantstore.request_ids import known_id
 from plantstore.settings import terminal_takes_colors
 from plantstore.tokens import redact
 
@@ -84,10 +83,10 @@ _TOLD_REFUSALS: Final = frozenset(
 )
 
 _LINES: Final[dict[type[Event], str]] = {
-    WriterStarted: "accepting plants",
+    Started: "accepting plants",
     ReadinessChanged: "ready again",
     Stopping: "stopping",
-    WriterStopped: "stopped",
+    Stopped: "stopped",
     ServerChanged: "database server",
     DatabaseCreated: "database created",
     HardLinksFound: "database has several names (hard links)",
@@ -130,12 +129,7 @@ class _Bursts:
 
 
 def log_events(monotonic: Callable[[], float] = time.monotonic) -> Observer:
-    """Return an observer that writes a line for each event, or for a burst of equal events.
-
-    Args:
-        monotonic: a clock in seconds that never goes back.
-
-    """
+    """Return an observer that writes a line for each event, or for a burst of equal events."""
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
     return partial(_tell, log, _Bursts(log.error, monotonic), _Bursts(log.warning, monotonic))
 
@@ -153,8 +147,6 @@ def _tell(
             failures.tell_error("commit failed", error, changes=changes)
         case ReadFailed(error=error, reads=reads):
             failures.tell_error("read failed", error, reads=reads)
-        case LookupFailed(error=error):
-            failures.tell_error("token look-up failed", error)
         case RequestFailed(error=error, method=method, path=path, request_id=id_):
             shown = _shown(path)
             failures.tell_error("request failed", error, method=method, path=shown, request_id=id_)

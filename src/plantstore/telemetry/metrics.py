@@ -234,7 +234,7 @@ class Metrics(Collector):
     def _add_up(self) -> Counts:
         """Return the counts of this process, or of all that share theirs."""
         total = msgspec.msgpack.decode(self._share(), type=Counts)
-        if self._folder is not None and is_ours(self._folder):
+        if self._folder is not None and is_own_folder(self._folder):
             for file in self._folder.glob("*.counts"):
                 if file.stem != str(os.getpid()):
                     has_ended = time.time() - file.stat().st_mtime > ENDED_SECONDS
@@ -255,7 +255,7 @@ class Metrics(Collector):
             counts = Counts(self._counters, self._histograms, self._gauges)
             content = msgspec.msgpack.encode(counts)
             with contextlib.suppress(OSError):  # such as a full disk
-                if self._folder is not None and is_ours(self._folder):
+                if self._folder is not None and is_own_folder(self._folder):
                     new = self._folder / f"{os.getpid()}.new"
                     new.write_bytes(content)
                     new.replace(new.with_suffix(".counts"))
@@ -305,7 +305,7 @@ def _process_metrics() -> Iterable[Metric]:
     return ProcessCollector(registry=None).collect()
 
 
-def is_ours(folder: Path) -> bool:
+def is_own_folder(folder: Path) -> bool:
     """Return whether a folder belongs to this user. It is created if it is missing.
 
     If something removed the folder, another user may have created one of the same name, with links

@@ -28,7 +28,7 @@ from psycopg import errors
 
 from plantstore.feed import Made
 from plantstore.storage.feed_tables import FeedTables, add_to_sets, before_new_numbers
-from plantstore.storage.postgres.session import Connection, fenced
+from plantstore.storage.postgres.session import Connection
 
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _RANDOM: Final = "floor(random() * 1048576)::bigint"
@@ -118,20 +118,6 @@ def closed_meanwhile() -> Iterator[None]:
         if error.diag.column_name != "closed":
             raise
         raise ChangedMeanwhileError from error
-
-
-def keep_changes(connection: Connection, days: int) -> None:
-    """Set how long changes are kept."""
-    with fenced(connection):
-        is_new = FEED.keep(connection.fetch, days)
-    if is_new:
-        connection.require_standbys()
-
-
-def trim(connection: Connection, changes_max: int) -> bool:
-    """Delete some changes that are not kept any more. Return whether there may be others."""
-    with fenced(connection):
-        return FEED.trim(connection.fetch, max(TRIMMED_MAX, changes_max))
 
 
 def waiter(

@@ -36,7 +36,7 @@ from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.feed_tables import LatestTags
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.postgres.postgres_feed import FEED, keep_changes, trim, waiter
+from plantstore.storage.postgres.postgres_feed import FEED, TRIMMED_MAX, waiter
 from plantstore.storage.postgres.postgres_maintenance import (
     PostgresSchema,
     check,
@@ -133,7 +133,9 @@ class PostgresStore(TokenAndIdTables):
     def _trim(self, changes_max: int = 0) -> float:
         """Trim the feed. Return what `tidy` does."""
         with self._writing() as connection:
-            if trim(connection, changes_max):
+            with fenced(connection):
+                has_more = FEED.trim(connection.fetch, max(TRIMMED_MAX, changes_max))
+            if has_more:
                 return 0
             self._primary.report(connection)
         self._trim_at = time.monotonic() + TRIM_SECONDS
@@ -155,7 +157,10 @@ class PostgresStore(TokenAndIdTables):
     def keep_changes(self, days: int) -> None:
         # A service starts even if there are too few standbys. `_writing` would refuse them.
         with self._primary.using(_CANNOT_WRITE) as connection:
-            keep_changes(connection, days)
+            with fenced(connection):
+                is_new = FEED.keep(connection.fetch, days)
+            if is_new:
+                connection.require_standbys()
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._reading() as connection:

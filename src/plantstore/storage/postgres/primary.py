@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError, shorten
+from plantstore.errors import NothingDoneError, StoreUnavailableError, UsageError, shorten
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.session import (
     GRACE_SECONDS,
@@ -78,13 +78,6 @@ FRESH_SECONDS: Final = 1.0
 class Primary:
     """Opens connections to the primary, keeps them, and replaces them. Any thread may use it.
 
-    Args:
-        url: of the database.
-        observe: is called when the primary or the number of its standbys changes.
-        standbys_min: minimum number of synchronous standbys that a commit must wait for.
-        grace_seconds: how long to wait for a server after its own timeouts.
-        monotonic: a clock in seconds that never goes back.
-
     Raises:
         UsageError: the URL is malformed.
 
@@ -125,7 +118,7 @@ class Primary:
             for_writes: whether the block changes plants.
 
         Raises:
-            StoreUnreachableError: there is no connection, and nothing was sent.
+            NothingDoneError: there is no connection, and nothing was sent.
             StoreUnavailableError: the server caused an error in the block, or its results
                 cannot be trusted.
 
@@ -152,7 +145,7 @@ class Primary:
             for_writes: whether to refuse a server with too few standbys.
 
         Raises:
-            StoreUnreachableError: no primary can be reached, or it has too few standbys.
+            NothingDoneError: no primary can be reached, or it has too few standbys.
             StoreUnavailableError: the settings of the server are not safe.
 
         """
@@ -162,7 +155,7 @@ class Primary:
         lists = {key: ",".join(part[key] for part in parts) for key in parts[0]}
         try:
             connection = open_connection(make_conninfo(self._conninfo, **lists))
-        except StoreUnreachableError as error:
+        except NothingDoneError as error:
             self._tell(ServerChanged(None, 0))
             if for_writes or error.message != READ_ONLY:
                 raise
@@ -203,7 +196,7 @@ class Primary:
         while True:
             with self._lock:
                 if self._is_closed:
-                    raise StoreUnreachableError("The store is closed")
+                    raise NothingDoneError("The store is closed")
                 idle = self._idle[for_writes]
                 connection = idle.pop() if idle else None
                 refused_until, refusal = self._refusals.get(for_writes, (-math.inf, None))
@@ -249,11 +242,11 @@ class Primary:
                 self._observe(event)
 
 
-def _unreachable(error: StoreUnavailableError) -> StoreUnreachableError:
+def _unreachable(error: StoreUnavailableError) -> NothingDoneError:
     """Return a new error for a use that got no connection."""
-    if isinstance(error, StoreUnreachableError):
-        return StoreUnreachableError(error.message, error.reason)
-    return StoreUnreachableError(UNREACHABLE, error.reason or error.message)
+    if isinstance(error, NothingDoneError):
+        return NothingDoneError(error.message, error.reason)
+    return NothingDoneError(UNREACHABLE, error.reason or error.message)
 
 
 def parse_url(url: str) -> str:

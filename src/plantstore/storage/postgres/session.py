@@ -34,12 +34,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
-from plantstore.errors import (
-    BatchRefusedError,
-    StoreUnavailableError,
-    StoreUnreachableError,
-    shorten,
-)
+from plantstore.errors import BatchRefusedError, NothingDoneError, StoreUnavailableError, shorten
 from plantstore.storage.migrate import require_same
 
 ENGINE: Final = "postgres"
@@ -191,10 +186,10 @@ class Connection(psycopg.Connection[TupleRow]):
             self._reject(self._too_few())
 
     def refuse_too_few(self) -> None:
-        """Raise StoreUnreachableError if there were too few standbys at the last count."""
+        """Raise NothingDoneError if there were too few standbys at the last count."""
         if self.standbys < self.standbys_min:
             reason = f"{self.server}: {self._too_few()}"
-            raise StoreUnreachableError("The database has too few synchronous standbys", reason)
+            raise NothingDoneError("The database has too few synchronous standbys", reason)
 
     def _too_few(self) -> str:
         least = self.standbys_min
@@ -244,7 +239,7 @@ def fenced(connection: Connection) -> Iterator[None]:
     """Run the block in a transaction that may write. The caller checks the standbys.
 
     Raises:
-        StoreUnreachableError: the schema has another version. The block was not run.
+        NothingDoneError: the schema has another version. The block was not run.
 
     """
     with connection.transaction():
@@ -275,7 +270,7 @@ def open_connection(conninfo: str) -> Connection:
     """Open a connection on which each statement commits by itself. It is not configured yet.
 
     Raises:
-        StoreUnreachableError: no server of the connection string can be reached and used. Its
+        NothingDoneError: no server of the connection string can be reached and used. Its
             message is READ_ONLY if the servers that can be reached take no writes.
 
     """
@@ -289,7 +284,7 @@ def open_connection(conninfo: str) -> Connection:
         reason = "; ".join(reasons) or reason_of(error)
         is_read_only = any(text in reason for text in _REFUSALS) and "timeout" not in reason
         what = READ_ONLY if is_read_only else UNREACHABLE
-        raise StoreUnreachableError(what, shorten(reason, REASON_CHARACTERS_MAX)) from error
+        raise NothingDoneError(what, shorten(reason, REASON_CHARACTERS_MAX)) from error
 
 
 # How many other connections begin a transaction, so that a pooler gives them the session.
@@ -394,7 +389,7 @@ def after_a_commit() -> Iterator[None]:
     """
     try:
         yield
-    except StoreUnreachableError as error:
+    except NothingDoneError as error:
         raise StoreUnavailableError(error.message, error.reason) from error
     except psycopg.Error as error:
         if (error.sqlstate or "")[:2] in _ROW_CLASSES:

@@ -237,7 +237,7 @@ def transaction(connection: apsw.Connection, *, of_any_version: bool = False) ->
         of_any_version: whether the block may write to a schema of another version.
 
     Raises:
-        StoreUnreachableError: the schema has another version. The block was not run.
+        NothingDoneError: the schema has another version. The block was not run.
 
     """
     try:

@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 
 import apsw
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError
+from plantstore.errors import NothingDoneError, StoreUnavailableError
 from plantstore.storage.sqlite.file import opened, require_application, wait_for_another
 
 # The header of a database, and the beginning of the B-tree with its tables.
@@ -58,13 +58,13 @@ def require_ours(path: str, name: str, *, may_create: bool) -> None:
     Raises:
         StoreUnavailableError: the file is missing, is not a database, or belongs to another program
             or user.
-        StoreUnreachableError: the file is missing, but its log exists.
+        NothingDoneError: the file is missing, but its log exists.
 
     """
     # The database comes last: it has content before another process creates its log.
     log, index, file = (_stat(f"{path}{suffix}") for suffix in ("-wal", "-shm", ""))
     if (file is None or file.st_size == 0) and (log or index):
-        raise StoreUnreachableError(
+        raise NothingDoneError(
             f"The database {name} is missing or empty, and {name}-wal or {name}-shm is there;"
             " put the database back, or move these files away to begin anew"
         )
@@ -98,7 +98,7 @@ def require_no_lost_files(path: str, name: str) -> None:
         name: of the database in messages.
 
     Raises:
-        StoreUnreachableError: a process uses the database with lost files, or by another name.
+        NothingDoneError: a process uses the database with lost files, or by another name.
 
     """
     for polls in itertools.count():
@@ -106,7 +106,7 @@ def require_no_lost_files(path: str, name: str) -> None:
             return
         # For a moment, a process that opens or closes the database has only some of the files.
         if not wait_for_another(polls):
-            raise StoreUnreachableError(
+            raise NothingDoneError(
                 f"The database {name} is in use by another process, and {name}-wal or {name}-shm"
                 " was moved or deleted; put it back, or save it before you stop the other process"
                 " (docs/operations.md, Files that were lost in use)"
@@ -166,12 +166,12 @@ class FileGuard:
         """Compare the files before and after the transaction in the block.
 
         Raises:
-            StoreUnreachableError: the files were wrong before. The block was not run.
+            NothingDoneError: the files were wrong before. The block was not run.
             StoreUnavailableError: the files are wrong after the block.
 
         """
         if problem := self._problem():
-            raise StoreUnreachableError(problem)
+            raise NothingDoneError(problem)
         yield
         self.require_files()
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import apsw
 
+from plantstore.integers import INT64_MAX
 from plantstore.listings import TagCount, TagListing, TagsPage, page_of_tags
-from plantstore.plants import INT64_MAX
 from plantstore.storage.sqlite.sqlite_pages import snapshot
 from plantstore.storage.sqlite.sqlite_searches import (
     LAST_CHARACTER,

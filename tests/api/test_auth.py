@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Iterator
 from queue import SimpleQueue
-from typing import Any
 
 import httpx
 import pytest
 
 from plantstore.api.auth import CACHE_SECONDS, PAUSE_SECONDS, WAITING_LOOKUPS_MAX, Authenticator
-from plantstore.api.limits import ConcurrencyLimit, RatePerToken
+from plantstore.api.limits import RatePerToken
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import RequestRefused, ignore
 from plantstore.server.interface import Request
@@ -233,33 +232,6 @@ def bearing(token: str) -> Request:
     return Request("GET", "/plants", fields={"authorization": f"Bearer {token}"})
 
 
-def test_the_log_never_gets_a_token_though_look_ups_of_it_end_in_another_order(slow: World) -> None:
-    """A look-up may be in the pool of known tokens, and the next one of the same token not."""
-    authenticator = Authenticator(
-        *(slow.store, lambda: slow.now, lambda: slow.now, RatePerToken(None), ignore), cached_max=1
-    )
-    other = slow.add_token("other")
-    errors: list[Any] = []
-
-    async def look_up_twice() -> list[str]:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _loop, context: errors.append(context))
-        await authenticator.authenticate(bearing(slow.token))
-        slow.store.held.add(digest(slow.token))
-        slow.now += CACHE_SECONDS + 0.1
-        known = asyncio.ensure_future(authenticator.authenticate(bearing(slow.token)))
-        await asyncio.to_thread(slow.store.asked.get)
-        await authenticator.authenticate(bearing(other))  # now the cache has only this one
-        slow.now += CACHE_SECONDS + 0.1
-        slow.store.held.clear()
-        unknown = await authenticator.authenticate(bearing(slow.token))
-        slow.store.allowed.put(None)
-        return [unknown.name, (await known).name]
-
-    assert slow.run(look_up_twice()) == ["all", "all"]
-    assert not errors
-
-
 def test_the_thread_pauses_only_after_a_token_that_the_store_does_not_have(world: World) -> None:
     pauses: list[float] = []
 
@@ -364,15 +336,3 @@ def test_requests_without_a_token_share_one_rate_and_the_places_of_one_token(wor
     said = "The service without a token may be used at most 3/hour"
     assert_error(refused, 429, ErrorCode.RATE_EXCEEDED, said)
     assert with_token.status_code == 200
-
-
-def test_three_quarters_of_the_requests_that_may_run_are_of_one_token() -> None:
-    limit = ConcurrencyLimit(4, "exports")
-
-    for _ in range(3):
-        limit.acquire("")
-    for _ in range(2):
-        with pytest.raises(RequestError, match="Too many exports without a token run"):
-            limit.acquire("")
-        limit.release("")
-        limit.acquire("")

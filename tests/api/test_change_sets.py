@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from plantstore.changes import Deletion, InSet, Outcome, Upsert, entity_tag
+from plantstore.changes import Deletion, InSet, Outcome, Upsert
 from plantstore.errors import ErrorCode, NothingDoneError, StoreUnavailableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import NewPlant
@@ -324,14 +324,3 @@ def test_a_response_lacks_the_set_if_it_cannot_be_read_after_the_change(world: W
 
     assert made.status_code == 200
     assert "Change-Set" not in made.headers
-
-
-def test_a_conditional_change_is_in_its_set(world: World) -> None:
-    world.put_in(NewPlant(1, "a"))
-
-    stale = world.send("DELETE", "/plants/1", fields=IN_SET | {"If-Match": '"0"'})
-    made = world.send("DELETE", "/plants/1", fields=IN_SET | {"If-Match": entity_tag("a", None)})
-
-    assert_error(stale, 412, ErrorCode.PRECONDITION_FAILED)
-    assert made.headers["Change-Set"] == SET
-    assert undo(world).json() == counts(recreated=1)

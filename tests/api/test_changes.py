@@ -89,16 +89,6 @@ def test_a_feed_that_is_off_says_so(world: World, accept: str) -> None:
     assert_error(world.get("/changes", Accept=accept), 404, ErrorCode.FEED_OFF, "--changes-keep 0")
 
 
-def test_an_export_tells_the_number_from_which_the_changes_continue(world: World) -> None:
-    world.put_in(NewPlant(1, "a"))
-
-    answer = world.get("/plants.csv")
-
-    assert answer.headers["Changes-After"] == str(numbers(world)[-1])
-    world.store.keep_changes(0)
-    assert "Changes-After" not in world.get("/plants.csv").headers
-
-
 def test_an_import_tells_no_numbers_while_the_feed_is_off(world: World) -> None:
     """While it is on: tests/api/test_imports.py."""
     world.store.keep_changes(0)
@@ -184,20 +174,6 @@ def test_a_stream_resumes_after_the_last_event_of_its_client(world: World) -> No
             return await sent.events(1)
 
     assert [event.data["plant"]["id"] for event in world.run(follow())] == [2]
-
-
-def test_a_stream_that_begins_far_behind_gets_each_change_once(world: World) -> None:
-    async def follow() -> list[int]:
-        async with streaming(world, "after=0") as sent:
-            events = await sent.events(2_500)
-            world.put_in(*(NewPlant(id_, "a") for id_ in range(2_500, 3_500)))
-            events += await sent.events(3_500 - len(events))
-            return [event.data["plant"]["id"] for event in events]
-
-    for begin in range(0, 2_500, 500):
-        world.put_in(*(NewPlant(id_, "a") for id_ in range(begin, begin + 500)))
-
-    assert world.run(follow()) == list(range(3_500))
 
 
 @pytest.mark.parametrize("kept", [1, 3])

@@ -79,15 +79,6 @@ def test_an_allowed_origin_may_read_the_response_of_each_operation(world: World)
         assert_readable(answer)
 
 
-@pytest.mark.world(allow_origin=(GARDEN,), waiting_changes_max=0)
-def test_an_allowed_origin_may_read_errors(world: World) -> None:
-    answers = [world.get("/none", Origin=GARDEN), world.post(fields={"Origin": GARDEN})]
-
-    for answer in answers:
-        assert_readable(answer)
-    assert [answer.status_code for answer in answers] == [404, 503]
-
-
 @pytest.mark.parametrize("origin", [*OTHERS, "", f"{GARDEN}.evil.example", f"{GARDEN}, *"])
 @pytest.mark.world(allow_origin=(GARDEN, "https://second.example"))
 def test_another_origin_may_not_read_or_send_anything(world: World, origin: str) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
@@ -13,7 +12,7 @@ import httpx
 import pytest
 
 from plantstore.api.auth import CACHE_SECONDS
-from plantstore.api.bulk_changes import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX, SWITCH_SECONDS
+from plantstore.api.bulk_changes import IMPORTS_MAX
 from plantstore.api.error_responses import STATUS
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_BYTES_MAX
@@ -63,9 +62,6 @@ def assert_ended(answer: httpx.Response, status: int, code: ErrorCode, through: 
     assert answer.json()["lines_stored_through"] == through
 
 
-# Imports.
-
-
 def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_settled() -> None:
     store = GatedStore()
 
@@ -90,26 +86,7 @@ def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_se
     assert [event.counts["stored"] for event in world.told(Imported)] == [2]
 
 
-@pytest.mark.parametrize("is_shared", [True, False])
-def test_batches_are_small_beside_single_changes(*, is_shared: bool) -> None:
-    store, shared = GatedStore(), SHARED_BATCH_ROWS_MAX
-
-    async def send() -> None:
-        async with asyncio.TaskGroup() as group:
-            if is_shared:
-                group.create_task(world.sending("POST", "/plants", VALID))
-                await asyncio.to_thread(store.entered.acquire)
-            rows = lines(2, 2 * shared + 2)
-            group.create_task(world.sending("POST", "/plants.ndjson", rows, fields=NDJSON))
-            # The import has parsed rows, and its first batch waits.
-            await until(lambda: world.parts.writer.waiting >= shared)
-            store.let_go.release(4)
-
-    with World(store) as world:
-        world.run(send())
-
-    sizes = [len(batch) for batch in store.batches]
-    assert sizes == ([1, shared, shared, 1] if is_shared else [2 * shared + 1])
+# Imports.
 
 
 def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was_done() -> None:
@@ -137,36 +114,6 @@ def test_imports_lists_of_changes_and_undos_share_their_places(world: World, pat
 
     assert (answer.status_code, answer.json()["error"]) == (503, ErrorCode.OVERLOADED)
     assert answer.json()["message"] == "Too many imports and undos run; nothing was done"
-
-
-def test_threads_switch_faster_until_the_last_import_ends(world: World) -> None:
-    usual = sys.getswitchinterval()
-    seen: list[float] = []
-
-    async def run_two() -> list[int]:
-        are_read, may_end = ([asyncio.Event() for _ in range(2)] for _ in range(2))
-
-        async def body(number: int, content: bytes) -> AsyncIterator[bytes]:
-            are_read[number].set()
-            await may_end[number].wait()
-            yield content
-
-        bodies = (body(number, content) for number, content in enumerate((b"no,id", b"id,name")))
-        imports = [
-            asyncio.ensure_future(world.sending("POST", "/plants.csv", each, None, CSV))
-            for each in bodies
-        ]
-        for each in are_read:
-            await each.wait()
-        for each in may_end:
-            seen.append(sys.getswitchinterval())
-            each.set()
-            await imports[len(seen) - 1]
-        return [(await each).status_code for each in imports]
-
-    assert world.run(run_two()) == [400, 200]
-    assert seen == [SWITCH_SECONDS] * 2
-    assert sys.getswitchinterval() == usual
 
 
 # Dry runs.
@@ -218,21 +165,6 @@ def test_a_dry_run_says_what_the_changes_do_then_and_changes_nothing(
         assert (tried.status_code, tried.json()) == (200, {**made.json(), "dry_run": True})
         assert ("errors" in made.json()) is ("Prefer" not in fields)
         assert made.headers.get("Preference-Applied") == fields.get("Prefer")
-
-
-def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
-    store = GatedStore()
-
-    async def try_beside_a_create() -> tuple[int, int]:
-        create = asyncio.ensure_future(world.sending("POST", "/plants", VALID))
-        await asyncio.to_thread(store.entered.acquire)
-        path = "/plants.ndjson?dry-run"
-        tried = await world.sending("POST", path, lines(1, 2), fields=NDJSON)
-        store.let_go.release()
-        return tried.json()["stored"], (await create).status_code
-
-    with World(store) as world:
-        assert world.run(try_beside_a_create()) == (2, 200)
 
 
 @pytest.mark.parametrize(("others", "remembered"), [(0, 1), (31, 0)])

@@ -1,9 +1,5 @@
 """What holds for each operation of the document; health checks, metrics, and what is reported."""
 
-import gc
-import itertools
-from typing import Any
-
 import pytest
 
 from plantstore.api.monitoring import FAILURE_SECONDS, LOOK_SECONDS
@@ -11,7 +7,6 @@ from plantstore.changes import InSet
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import ReadFailed, ReadinessChanged
 from plantstore.plants import NewPlant
-from plantstore.server.interface import Request
 from support.document import DOCUMENT, NAMES, OPERATIONS, PATHS, Operation
 from support.world import METRICS, VALID, World, assert_error
 
@@ -188,19 +183,6 @@ def test_metrics_have_the_format_that_the_client_prefers_or_else_text(
     assert METRICS[answer.headers["Content-Type"]]() == expected
 
 
-def test_metrics_are_rendered_once_a_second_for_all_who_ask() -> None:
-    numbers = itertools.count(1)
-    renderings = {"text/plain": lambda: b"%d" % next(numbers)}
-
-    with World(metrics=renderings) as world:
-        answers = world.send_together(*[("GET", "/metrics"), ("HEAD", "/metrics")] * 3)
-        world.now += 1.1
-        later = world.get("/metrics")
-
-    assert {answer.content for answer in answers} == {b"1", b""}
-    assert later.content == b"2"
-
-
 def test_each_response_is_reported_with_its_route_and_its_status(world: World) -> None:
     for method, path, content in (
         *(("POST", "/plants", VALID), ("POST", "/plants", b"{}"), ("GET", "/plants/%31", None)),
@@ -229,52 +211,3 @@ def test_a_failed_token_look_up_is_reported(world: World) -> None:
     assert answer.headers["Retry-After"] == "1"
     assert ReadFailed(error, 1) in world.told(ReadFailed)
     assert world.post().status_code == 200
-
-
-CSV = {"Content-Type": "text/csv"}
-OTHERS: list[dict[str, Any]] = [
-    {"method": "POST", "path": "/plants", "content": b'{"id": 1, "name": "b"}'},
-    {"method": "POST", "path": "/plants", "content": b"{"},
-    {"method": "GET", "path": "/plants/x"},
-    {"method": "GET", "path": "/nowhere"},
-    {"method": "PATCH", "path": "/plants"},
-    # An import that is interrupted must not keep its rows.
-    {"method": "POST", "path": "/plants.csv", "content": b"no header", "headers": CSV},
-]
-
-
-async def send(world: World, request: dict[str, Any], token: str) -> int:
-    """Send a request without a client, which could leave cycles itself; return the status."""
-    media_type = request.get("headers", {}).get("Content-Type", "application/json")
-    fields = {"authorization": f"Bearer {token}", "content-type": media_type}
-    body = request.get("content", b"")
-    sent = Request(request["method"], request["path"], fields=fields, body=body)
-    status, _, _ = await world.respond(sent)
-    return status
-
-
-def test_no_request_leaves_a_reference_cycle(world: World) -> None:
-    """So the garbage collector may run rarely."""
-    # A cycle for each export does not matter: there are few, and each takes long.
-    exports = {("GET", "/plants.csv"), ("GET", "/plants.ndjson")}
-    requests = [each.request() for each in OPERATIONS if each[:2] not in exports] + OTHERS
-
-    async def send_all() -> tuple[set[int], int]:
-        statuses, left = set(), 0
-        for _ in range(2):  # the first time, objects are created that stay
-            gc.collect()
-            gc.disable()
-            for token in (world.token, "bad"):
-                statuses |= {await send(world, request, token) for request in requests}
-            world.events.clear()
-            world.answers.clear()
-            left = gc.collect()
-        return statuses, left
-
-    try:
-        statuses, left = world.run(send_all())
-    finally:
-        gc.enable()
-
-    assert left == 0
-    assert {200, 400, 401, 404, 405} <= statuses

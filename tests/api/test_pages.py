@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import re
 from collections.abc import Iterator
-from importlib import resources
 from typing import Any
 
 import httpx
@@ -90,18 +89,6 @@ def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) 
         has_charset = answer.headers["Content-Type"].endswith("; charset=utf-8")
         assert has_charset is not file.endswith(".svg")  # XML declares it itself
         assert_nothing_else_may_happen(answer)
-
-
-def test_the_page_preloads_each_module_that_it_needs_at_the_start(pages: World) -> None:
-    imports = {"preview.js", "plan.js", "columns.js", "existing.js", "sending.js"}
-    files = {"csv.js", "encodings.js", "library.js", "workbook.js", "sheetjs.js"}
-    later = {"app.js", "duplicates.js", "printing.js", "refused.js"} | imports | files
-    folder = resources.files("plantstore") / "web/page"
-    files = {file.name for file in folder.iterdir() if file.name.endswith(".js")} - later
-
-    loaded = re.findall(r'modulepreload" href="assets/\w+/([\w.]+)"', pages.ask("GET", "/").text)
-
-    assert sorted(loaded) == sorted(files | {"preact.mjs", "htm.mjs"})
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)

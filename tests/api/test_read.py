@@ -69,21 +69,6 @@ def test_a_path_whose_id_is_no_int64_or_has_a_query_is_400(world: World, method:
     assert world.store.plants == {2: FIR}
 
 
-@pytest.mark.parametrize("id_", [ID_MIN, 2**53 + 1, ID_MAX])
-def test_every_int64_is_read_exactly_as_an_id(world: World, id_: int) -> None:
-    world.put_in(NewPlant(id_, "a"))
-
-    assert [world.get(f"/plants/{text}").json()["id"] for text in (id_, f"{id_}.0")] == [id_] * 2
-
-
-def test_the_parameters_after_and_limit_select_a_page(world: World) -> None:
-    world.put_in(*(NewPlant(id_, "a") for id_ in range(1, 1503)))
-
-    assert ids(world, "") == list(range(1, 101))
-    assert ids(world, "limit=1&after=7") == [8]
-    assert ids(world, "limit=2147483647") == list(range(1, 1001))
-
-
 def test_a_tag_and_the_words_of_a_search_go_together_with_the_other_parameters(
     world: World,
 ) -> None:

@@ -129,21 +129,6 @@ def test_no_change_is_made_in_a_closed_set_and_its_neighbours_are(store: Store) 
     assert changes_of(store, OTHER) == [(CREATED, 4, "d", None, None, None)]
 
 
-def test_a_set_is_not_recorded_while_the_feed_is_off(store: Store) -> None:
-    store.apply_changes([InSet(NewPlant(1, "a"), SET)])
-    store.close_set(SET)
-    store.keep_changes(0)
-
-    outcomes = store.apply_changes([InSet(NewPlant(2, "a"), SET), InSet(Deletion(1), OTHER)])
-    with refused(ErrorCode.FEED_OFF):
-        store.read_set(SET, None, 1)
-    store.keep_changes(7)
-
-    assert outcomes == [Outcome.STORED, Outcome.DELETED]
-    with refused(ErrorCode.NO_SUCH_SET):
-        store.read_set(OTHER, None, 1)
-
-
 def test_a_set_whose_first_change_is_trimmed_is_refused_and_one_without_changes_is_gone(
     database: str,
 ) -> None:

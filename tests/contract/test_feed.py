@@ -231,6 +231,7 @@ def test_changes_that_are_too_old_or_too_many_are_trimmed_and_the_others_stay(
         turns = 0
         while store.tidy() == 0:
             turns += 1
+            assert turns < 100
 
         kept = Copy(number=before[first - 1].number if first else 0)
         kept.plants = {each.id: NewPlant(each.id, "a") for each in before[:first]}

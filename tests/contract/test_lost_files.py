@@ -152,20 +152,6 @@ def test_a_deleted_log_is_saved_by_a_copy_of_the_open_file(path: Path) -> None:
         assert later.find_plants([PLANT.id]) == {PLANT.id: PLANT}
 
 
-def test_a_store_behind_a_symbolic_link_notices_the_loss_of_its_files(
-    path: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "real").mkdir()
-    path.symlink_to(tmp_path / "real" / "plants.db")
-    store = SQLiteStore(str(path))
-
-    assert store.apply_changes([PLANT]) == [Outcome.STORED]
-    Path(tmp_path / "real" / "plants.db-shm").unlink()
-    with pytest.raises(StoreUnavailableError, match="-shm"):
-        store.apply_changes([NewPlant(2, "b")])
-    store.close()
-
-
 def test_a_file_with_overwritten_content_is_unavailable_and_no_internal_error(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as before:
         before.keep_changes(7)

@@ -327,6 +327,12 @@ def test_the_writer_waits_briefly_for_a_long_read_and_then_pauses_before_the_nex
         write(5)
 
         assert log_bytes(path) == size, "the log was restarted"
+        looks = 0
+        with contextlib.closing(apsw.Connection(str(path))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(apsw.BusyError):
+                write(1)
+        assert looks == 0, "it waits for other writers as before"
 
 
 def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLiteStore) -> None:

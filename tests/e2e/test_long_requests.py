@@ -16,8 +16,8 @@ from plantstore.plants import NewPlant
 from support.command import call
 from support.events import Stream
 from support.postgres import wait_until
-from support.service import Client, Service, opened, serving, stored_plants
-from support.streams import MEDIA_TYPES, NDJSON, import_once, line, lines, streaming_head
+from support.service import Service, opened, serving, stored_plants
+from support.streams import MEDIA_TYPES, NDJSON, lines, streaming_head
 from support.wire import Wire, chunk, send_until_refused
 
 
@@ -50,9 +50,6 @@ def test_an_export_has_the_bytes_that_the_command_writes(
 
 MIB = 1024 * 1024
 
-# As many imports of one token as may run at a time.
-IMPORTS = 24
-
 
 def batch(after: int) -> bytes:
     """Return as many rows as a transaction has, with the next ids."""
@@ -74,42 +71,6 @@ def begun_import(service: Service, token: str, body: bytes) -> Wire:
     wire = Wire(service.port)
     wire.send(streaming_head(token, media_type=NDJSON) + chunk(body))
     return wire
-
-
-def test_an_import_whose_client_is_gone_ends_while_its_rows_wait_to_be_parsed(
-    service: Service, token: str, client: Client
-) -> None:
-    rows = MIB // 2
-
-    def refused() -> float:
-        return client.total("plantstore_imported_rows_total", outcome="refused")
-
-    before = refused()
-    wires = [begun_import(service, token, b"x\n" * rows) for _ in range(IMPORTS)]
-    for wire in wires:
-        wire.close()
-    # All places of the token are free again.
-    wait_until(lambda: import_once(service, token, line(1)).status == 200)
-
-    assert refused() - before < IMPORTS * rows / 2
-
-
-def test_an_import_with_a_malformed_chunk_is_400_and_says_how_far_it_came(
-    service: Service, token: str
-) -> None:
-    with begun_import(service, token, batch(0)) as wire:
-        wait_for_batch(service, 0)
-        wire.send(b"no size\r\n")
-
-        status, headers, body = wire.answer()
-
-        is_closed = wire.is_closed()
-    assert (status, headers[b"connection"], is_closed) == (400, b"close", True)
-    assert json.loads(body) == {
-        "error": ErrorCode.BAD_REQUEST,
-        "message": "The request is not HTTP/1.1",
-        "lines_stored_through": BATCH_ROWS_MAX,
-    }
 
 
 def test_a_stop_ends_an_import_of_a_client_that_sends_without_end(tmp_path: Path) -> None:

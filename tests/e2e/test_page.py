@@ -1,7 +1,6 @@
 """The page, in a real browser: one journey for each task. tests/page tests its logic in Node."""
 
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,10 +71,6 @@ def test_plants_are_found_by_page_by_name_by_words_and_by_tag(
     expect(first).to_have_text("51")
     page.reload()
     expect(first).to_have_text("51")
-    page.get_by_role("link", name="Plant 100", exact=True).press("ArrowDown")
-    expect(page.get_by_role("link", name="Plant 101", exact=True)).to_be_focused()
-    page.keyboard.press("ArrowUp")
-    expect(page.get_by_role("link", name="Plant 100", exact=True)).to_be_focused()
     page.get_by_role("button", name="Name", exact=True).click()
     expect(first).to_have_text("1")
     begin.press_sequentially("ro")
@@ -527,39 +522,6 @@ def test_anyone_reads_public_plants_and_a_token_is_needed_only_to_change_them(
         expect(sign_in).to_be_visible()
         expect(page.locator("#count")).to_have_text("2 plants")
         expect(page.locator("#add")).to_be_hidden()
-
-
-def test_the_page_shows_that_the_service_is_away_and_loads_the_list_when_it_recovers(
-    context: BrowserContext, tmp_path: Path, watch: Watch
-) -> None:
-    context.add_init_script(HURRY)
-    watch.service_goes_away = True
-    page = context.new_page()
-    health, first = page.locator("#health"), page.locator("#plants .id").first
-    with Service(tmp_path) as service:
-        service.change(*numbered(60))
-        enter(page, service, service.token())
-        expect(page.get_by_role("link", name="Next").first).to_be_visible()
-
-        service.process.send_signal(signal.SIGSTOP)
-        page.get_by_role("link", name="Next").first.click()
-        expect(health).to_have_text("The service does not respond")
-        expect(page.locator("#listing")).to_have_class(re.compile("stale"))
-        expect(first).to_have_text("1")
-        page.get_by_role("button", name="Add a plant").click()
-        store(page, name="Rosa")
-        error = page.locator("dialog [role=alert]").last
-        expect(error).to_have_text("The service does not respond")
-        service.process.send_signal(signal.SIGCONT)
-        expect(health).to_be_empty()
-        expect(error).to_be_empty()
-        page.keyboard.press("Escape")
-        page.get_by_role("button", name="Discard").click()
-        expect(first).to_have_text("51")
-        expect(page.locator("#listing")).not_to_have_class(re.compile("stale"))
-
-        (tmp_path / "plants.db").rename(tmp_path / "moved.db")
-        expect(health).to_contain_text("was moved")
 
 
 def test_a_token_lasts_until_a_reload_without_session_storage_and_an_old_browser_takes_none(

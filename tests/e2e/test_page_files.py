@@ -105,26 +105,6 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     assert stored_plants(garden.database) == old | {plant.id: plant for plant in new}
 
 
-def test_the_encoding_of_a_file_must_be_chosen_unless_it_is_sure(
-    open_page: Callable[..., Page], garden: Service
-) -> None:
-    page = open_page()
-    dialog = page.get_by_role("dialog")
-    encoding = dialog.get_by_role("combobox", name="Encoding")
-
-    drop(page, "id,name\n1,Röschen\n".encode("cp1252"))
-    expect(page.locator("#preview-said")).to_have_text("1 new")
-    expect(encoding.locator("option").nth(1)).to_contain_text("Röschen")
-    dialog.get_by_role("button", name="Import", exact=True).click()
-    expect(encoding).to_be_focused()
-    assert not stored_plants(garden.database)
-    encoding.select_option("windows-1252")
-    import_rows(page, "1 new")
-
-    expect(page.locator("#said")).to_have_text("1 plant imported: plants.csv")
-    assert stored_plants(garden.database) == {1: NewPlant(1, "Röschen")}
-
-
 def test_a_workbook_updates_plants_and_this_is_undone(
     open_page: Callable[..., Page], garden: Service
 ) -> None:

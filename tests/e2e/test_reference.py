@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from plantstore.api.static_files import read_document
 from plantstore.plants import NewPlant
-from support.browser import VIOLATIONS, moved
+from support.browser import moved
 from support.service import Service, stored_plants
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -87,33 +86,3 @@ def test_the_largest_id_is_stored_and_shown_with_a_token_that_the_reference_shar
     page.get_by_role("button", name="Close", exact=True).click()
     to_page.click()
     expect(page.get_by_label("Access token")).to_be_visible()
-
-
-def test_axe_finds_no_violation_in_both_color_schemes_also_on_a_phone(
-    context: BrowserContext, garden: Service
-) -> None:
-    page = context.new_page()
-    page.emulate_media(color_scheme="dark")
-    page.set_viewport_size({"width": 320, "height": 640})
-    page.goto(f"http://127.0.0.1:{garden.port}/docs")
-    expect(page.get_by_text("Retries.")).to_be_visible()
-    assert page.evaluate("typeof SwaggerUIBundle") == "undefined", "it is run when it is needed"
-    page.locator("#reference").scroll_into_view_if_needed()
-    expect(page.locator(".opblock").first).to_be_visible()
-    assert not violations(page)
-
-    page.emulate_media(color_scheme="light")
-    expect(page.locator("html.dark-mode")).to_have_count(0)
-    page.set_viewport_size({"width": 1280, "height": 720})
-    execute(operation(page, "createPlant"))
-    assert not violations(page, "[id$=-createPlant]")
-    page.get_by_role("button", name="Authorize").first.click()
-    assert not violations(page, ".dialog-ux")
-
-
-def violations(page: Page, context: str | None = None) -> set[str]:
-    """Return the rules of axe with serious or critical violations, on the page or a part of it."""
-    # Swagger UI changes its colors slowly.
-    page.evaluate("document.getAnimations().forEach((each) => each.finish())")
-    found = Axe().run(page, context, VIOLATIONS).response["violations"]
-    return {each["id"] for each in found if each["impact"] in {"serious", "critical"}}

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import wait_until
-from support.service import PLANTSTORE, Service, serving, stored_plants
+from support.service import Service, serving, stored_plants
 from support.wire import Wire, get, head, slow_reader, with_length
 
 LENGTH, BODY = with_length(b'{"id":1,"name":"a"}')
@@ -77,18 +76,6 @@ def test_a_service_that_stops_accepts_no_new_connection_and_ends_open_requests(
     assert status == 0
     assert stored_plants(service.database) == PLANTS
     assert service.has_logged('"stopped"')  # the last lines of several processes have no order
-
-
-def test_a_service_that_was_started_with_nohup_ignores_a_closed_terminal(tmp_path: Path) -> None:
-    command = ["nohup", *PLANTSTORE]
-    with Service(tmp_path, "--workers", "2", command=command) as service:
-        wait_until(lambda: len(service.workers()) == 2)
-        pids = [service.process.pid, *service.children()]
-        states = [Path(f"/proc/{pid}/status").read_text(encoding="ascii") for pid in pids]
-
-    ignored = [re.search(r"SigIgn:\s*(\w+)", state) for state in states]
-    assert all(found and int(found[1], 16) & 1 << signal.SIGHUP - 1 for found in ignored)
-    assert len(pids) == 3
 
 
 def test_a_stop_under_load_drops_no_accepted_request(tmp_path: Path) -> None:

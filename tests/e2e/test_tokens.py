@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.cli.opening import database_option
-from plantstore.settings import Settings
 from plantstore.tokens import SCOPES, is_well_formed
 from support.command import call
 from support.service import PLANTSTORE, Service, opened
@@ -62,19 +60,6 @@ def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -
     assert by_name["greenhouse-north"]["scopes"] == ["plants:create", "plants:read"]
     assert by_name["greenhouse-north"]["expires"] > by_name["greenhouse-north"]["created"]
     assert secret.strip() not in table + json.dumps(rows)
-
-
-@pytest.mark.parametrize(
-    ("given", "option"),
-    [
-        (Settings().database, ""),
-        ("sqlite:///a b.db", " --database 'sqlite:///a b.db'"),
-        # Without the option, the command would create a token in a file. The URL may be secret.
-        ("postgresql://ann:secret@h/d", " --database URL"),
-    ],
-)
-def test_a_command_in_a_message_names_the_database_that_is_in_use(given: str, option: str) -> None:
-    assert database_option(given) == option
 
 
 def test_a_list_without_tokens_names_the_command_that_creates_one(tmp_path: Path) -> None:

@@ -19,20 +19,19 @@ class Soak:
         self.rows: list[list[str]] = []
         self.began = time.monotonic()
 
-    def add(self, what: str, *, faults: int, acknowledged: int | None, lost: int | None) -> None:
+    def add(self, what: str, *, faults: int, acknowledged: int, lost: int) -> None:
         """Add the row of one test, before the test asserts that nothing is lost.
 
         Args:
             what: the name of the row.
             faults: how many faults or inputs were injected.
-            acknowledged: how many changes were acknowledged; None if none were sent.
-            lost: how many of them were missing or wrong; None if none were sent.
+            acknowledged: how many changes were acknowledged.
+            lost: how many of them were missing or wrong.
 
         """
         seconds = time.monotonic() - self.began
-        self.began = time.monotonic()
-        counts = ["-" if count is None else f"{count:,}" for count in (acknowledged, lost)]
-        self.rows.append([what, f"{faults:,}", *counts, f"{seconds:,.0f} s"])
+        counts = [f"{count:,}" for count in (faults, acknowledged, lost)]
+        self.rows.append([what, *counts, f"{seconds:,.0f} s"])
 
 
 def _is_whole(config: pytest.Config) -> bool:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from plantstore.errors import ErrorCode, FeedError, StoreUnavailableError
-from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.store import Store
-from plantstore.tokens import TokenRecord
 from support.following import Copy
 from support.postgres import (
     SHORT_TIMEOUT,
@@ -22,11 +20,9 @@ from support.postgres import (
     wait_until,
     waits_for_the_standby,
 )
-from support.stores import read_all
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 LATER = NewPlant(2, "b")
-TOKEN = TokenRecord("ann", b"digest", frozenset({"plants:read"}), 0)
 
 Opened = Callable[..., Store]
 
@@ -40,39 +36,6 @@ def pair(postgres_programs: Programs) -> Iterator[Pair]:
 
 def change_on_the_new_primary(store: Store) -> None:
     wait_until(lambda: not fails(lambda: store.apply_changes([LATER])))
-
-
-@pytest.mark.parametrize("hangs", [False, True], ids=["running", "hanging"])
-def test_changes_and_reads_leave_an_old_primary_that_is_still_running(
-    pair: Pair, opened: Opened, *, hangs: bool
-) -> None:
-    """Its commits wait for a standby that does not follow it any more."""
-    primary, standby = pair
-    told: list[Event] = []
-    store = opened(
-        url_of(primary, standby, parameters=f"?{SHORT_TIMEOUT}"),
-        observe=told.append,
-    )
-    store.apply_changes([PLANT])
-    store.add_token(TOKEN)
-    store.keep_changes(7)
-    before = read_all(store)
-
-    if hangs:
-        primary.signal_all(signal.SIGSTOP)
-    standby.promote()
-    assert fails(lambda: store.apply_changes([LATER])), "the old primary has no standby"
-    change_on_the_new_primary(store)
-    primary.signal_all(signal.SIGCONT)
-
-    after = read_all(store)
-    assert after == read_all(opened(standby.url()))
-    assert after["list_plants"].items == [*before["list_plants"].items, LATER]
-    assert standby.execute("SELECT id FROM plants ORDER BY id") == [(1,), (2,)]
-    assert [event for event in told if isinstance(event, ServerChanged)] == [
-        ServerChanged(f"127.0.0.1:{primary.port}", 1),
-        ServerChanged(f"127.0.0.1:{standby.port}", 0),
-    ]
 
 
 @pytest.mark.parametrize("standbys_min", [0, 1])

@@ -190,13 +190,3 @@ def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     named = {SERVICE["image"], CONTAINER["image"], MIGRATION["image"], *shown}
     assert named == {f"plantstore:{__version__}"}
     assert f" --tag plantstore:{__version__} " in " ".join(made.split())
-
-
-def test_no_deployment_file_contains_a_secret_and_none_starts_without_it() -> None:
-    password = "${POSTGRES_PASSWORD:?put it into deploy/.env}"
-    database = VARIABLES["PLANTSTORE_DATABASE"]
-
-    assert SERVICE["environment"]["PGPASSWORD"] == password
-    assert SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"] == password
-    assert "value" not in database
-    assert "optional" not in database["valueFrom"]

@@ -28,12 +28,31 @@ from simulation.clients import Client, Follower, Guest
 from simulation.model import Model
 from simulation.scheduler import Loop, StuckError
 from simulation.service import Service
-from support.disk import CrashStates, Disk, Fault, Step, Synced, Written, steps_to
+from support.disk import (
+    CrashStates,
+    Disk,
+    Fault,
+    Kind,
+    Resized,
+    Step,
+    Synced,
+    Written,
+    steps_to,
+)
 from support.stores import MEMORY
 
 # Well-formed tokens. One of them is revoked.
 TOKEN = "plst_CJnt2qBmtjhzepopTvX6gSUtOxPkzM0jBnaq"
 REVOKED = "plst_0123456789012345678901234567890pV6Ps"
+
+# What a disk refuses, and how.
+REFUSALS: list[tuple[Kind, int]] = [
+    (Synced, apsw.SQLITE_IOERR_FSYNC),
+    (Synced, apsw.SQLITE_FULL),
+    (Written, apsw.SQLITE_FULL),
+    (Written, apsw.SQLITE_IOERR_WRITE),
+    (Resized, apsw.SQLITE_IOERR_TRUNCATE),
+]
 
 # The memory for unanswered requests under pressure.
 PRESSURES = [0, 500, 2_000, 200_000]
@@ -217,9 +236,7 @@ class Run:
                             await asyncio.sleep(0.001)
                         await asyncio.sleep(chance.choice([0.01, 0.1]))
                 case 1:
-                    kind, error = chance.choice(
-                        [(Synced, apsw.SQLITE_IOERR_FSYNC), (Written, apsw.SQLITE_FULL)]
-                    )
+                    kind, error = chance.choice(REFUSALS)
                     lasts = chance.random() < 0.5
                     service.disk.break_down(Fault(kind, chance.randrange(8), error, lasts))
                 case 2:

@@ -185,14 +185,8 @@ GETS: Final[dict[str, tuple[str, bytes, list[bytes]]]] = {
     "a well-formed token that nobody has": ("no token", b"/plants", [UNKNOWN]),
     "an offer to upgrade": ("no token", b"/healthz", [*UPGRADE, b"X: " + LONG]),
     "Swagger UI": ("no token", b"/docs", []),
-    "a page of a thousand plants": ("read", b"/plants?limit=1000", []),
     "a page of large plants": ("read", b"/plants?limit=1000&after=999999", []),
     "a page of control characters": ("read", b"/plants?limit=1&after=1000001", []),
-    "a page of a tag": ("read", b"/plants?limit=1000&tag=Genus%207", []),
-    "a page of a tag in percent-encoding": ("read", b"/plants?tag=" + b"%C3%A9" * 5_000, []),
-    "a large plant": ("read", b"/plants/1000001", []),
-    "a page of a thousand changes": ("follow", b"/changes?limit=1000", []),
-    "changes after a number that was never given": ("follow", b"/changes?limit=1000&after=1", []),
 }
 
 # Bodies of creates, in which a unit is repeated: the beginning, the unit, and the end.

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import unquote
@@ -24,11 +23,6 @@ from plantstore.threads import THREADS, Threads
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.stores import MemoryStore, WatchedStore
 
-# tests/long/test_other_servers.py sets it to the name of a server in benchmarks/other_servers.py.
-SERVER = os.environ.get("PLANTSTORE_TEST_SERVER", "")
-
-if SERVER:
-    from support.over_tcp import OverTcp
 if TYPE_CHECKING:
     from plantstore.observe import Event as Observed
 
@@ -91,12 +85,6 @@ class InProcess(httpx.AsyncBaseTransport):
         status, fields, body = await self._world.respond(ours)
         return httpx.Response(status, headers=fields, stream=httpx.ByteStream(body))
 
-    @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
-        """Run the parts of the application while the block runs."""
-        async with running(self._world.parts):
-            yield
-
 
 def fields_of(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return header fields by their names, as the server does."""
@@ -143,19 +131,23 @@ class World:
         )
         self.server = make_server(self.settings, self.parts, self.observe)
         self.app = self.server.application
-        self._transport = OverTcp(self, SERVER) if SERVER else InProcess(self)
-        self.client = httpx.AsyncClient(transport=self._transport, base_url="http://plants")
+        self.client = httpx.AsyncClient(transport=InProcess(self), base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)
         self._runner = asyncio.Runner()
+        self._errors: list[Any] = []
+        self._runner.get_loop().set_exception_handler(
+            lambda _loop, context: self._errors.append(context)
+        )
         self._opened = contextlib.AsyncExitStack()
 
     def __enter__(self) -> Self:
-        self.run(self._opened.enter_async_context(self._transport.serving()))
+        self.run(self._opened.enter_async_context(running(self.parts)))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.run(self._opened.aclose())
         self._runner.close()
+        assert not self._errors, "a callback failed"
 
     def run(self, coroutine: Awaitable[ResultT]) -> ResultT:
         """Run a coroutine on the event loop of the application; return its result."""

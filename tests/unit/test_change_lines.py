@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plantstore.changes import Swap
-from plantstore.errors import ErrorCode, OperationError, RequestError
+from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats.json_lines import CHANGE_BYTES_MAX, ChangeLinesParser
 from plantstore.formats.rows import Rows
 from plantstore.plants import PLANT_BYTES_MAX, Plant
@@ -83,11 +83,6 @@ def test_two_plants_of_the_largest_size_fit_into_a_line() -> None:
 
     assert rows.items == [Swap(1, *plants)]
     assert CHANGE_BYTES_MAX == 33 * 1024
-
-
-def test_an_array_is_refused_as_a_whole() -> None:
-    with pytest.raises(OperationError, match="write one change on each line"):
-        read(b'[{"id":1,"after":null}]')
 
 
 members = st.sampled_from(["id", "before", "after", "x"])

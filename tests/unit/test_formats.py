@@ -163,26 +163,6 @@ def test_an_invalid_row_is_reported_by_its_line_and_the_next_row_is_read(
     assert rows[-1].text.rstrip() == last.decode()
 
 
-@pytest.mark.parametrize("size", [1, 1_000, PIECE_BYTES])
-def test_all_lines_that_an_open_quote_takes_are_in_its_row(size: int) -> None:
-    """It ends at the next quote, or when it has the size of a row."""
-    lines = [b"%d,a\r\n" % id_ for id_ in range(3_000)]
-    for number in (5, 700, 900, 2_990):
-        lines[number] = b'1,"open\n'
-
-    rows = read("csv", b"id,name\r\n" + b"".join(lines), piece_bytes=size, row_max=1_000)
-
-    refused = [row for row in rows if isinstance(row.content, RequestError)]
-    assert {str(row.content) for row in refused} == {
-        "The row is not CSV: it has a quote that is not closed"
-    }
-    assert [row.line for row in refused] == [7, 702, 902, 2_992]
-    assert all(990 < len(row.text) <= 1_000 for row in refused[:3])
-    assert refused[3].last_line == 3_001
-    in_rows = [line for row in rows for line in range(row.line, row.last_line + 1)]
-    assert in_rows == [*range(2, 3_002)]
-
-
 @pytest.mark.parametrize(
     "id_", ["1E5", "4.02E+12", "40201.0", "-1e3", "1.5", "4,02E+12", "1.", "4.0201e+10"]
 )
@@ -210,14 +190,6 @@ def test_rows_that_are_not_utf_8_are_refused_with_one_advice(form: str, bad: byt
     assert all("UTF-8" in str(row.content) for row in others)
     assert warnings == [ADVICE]
     assert read_all(form, [good])[1] == []
-
-
-def test_the_name_of_a_column_may_be_no_utf_8() -> None:
-    rows, warnings = read_all("csv", [b"id;name;Gr\xf6\xdfe\r\n1;a;\xe4\r\n2;b;c\r\n"])
-
-    ignored = 'Column "Gr\ufffd\ufffde" is ignored; known columns are id, name and tag'
-    assert warnings == [ignored, ADVICE]
-    assert plants_of(rows) == [(2, NewPlant(1, "a")), (3, NewPlant(2, "b"))]
 
 
 def test_a_tag_that_is_null_in_json_lines_is_missing() -> None:

@@ -193,20 +193,6 @@ def test_a_head_says_how_its_request_ends() -> None:
     assert not fourth.expects_continue, "HTTP/1.0 has no 100 (RFC 9110 §10.1.1)"
 
 
-def test_a_request_that_has_arrived_with_its_head_is_one_event() -> None:
-    reader = RequestReader()
-    whole = with_length(b"abc")
-    reader.receive_data(whole + HEAD % b"" + whole[:-1])
-
-    first, second, third, fourth = [*iter(reader.next_event, NEED_DATA)]
-
-    assert isinstance(first, WholeRequest)
-    assert isinstance(second, WholeRequest)
-    assert isinstance(third, Head)
-    assert (first.body, second.body, fourth) == (b"abc", b"", b"ab")
-    assert first.head == third
-
-
 def test_several_lines_of_a_name_are_one_value() -> None:
     head = parse_head(HEAD % b"X-Request-Id: 1\r\nx-request-ID: 2\r\n")
 

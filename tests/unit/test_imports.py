@@ -1,12 +1,10 @@
 """What becomes of the rows of an import, without a file and without a store."""
 
-import random
-
 import msgspec
 import pytest
 from msgspec import UNSET
 
-from plantstore.changes import Change, Outcome, PlantOutcome, Result, Swap, Upsert
+from plantstore.changes import Outcome, PlantOutcome, Result, Swap, Upsert
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
     Conflict,
@@ -19,8 +17,7 @@ from plantstore.commit.imports import (
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.formats.json_lines import ChangeLinesParser
-from plantstore.plants import PLANT_BYTES_MAX, NewPlant, Plant
-from support.stores import MemoryStore
+from plantstore.plants import NewPlant, Plant
 
 
 def plain(*ids: int, name: str = "a") -> bytes:
@@ -109,30 +106,6 @@ def test_a_row_that_is_not_valid_is_counted_by_its_lines() -> None:
     assert [(error.line, error.last_line) for error in errors] == [(2, 3), (4, 6), (7, None)]
 
 
-@pytest.mark.parametrize("conflict", Conflict)
-def test_each_outcome_is_counted(conflict: Conflict) -> None:
-    refused: Refused = []
-    run = begun(refused, conflict)
-    [batch] = batches(run, plain(*range(1, 7)))
-
-    run.settle(
-        batch,
-        [
-            Outcome.STORED,
-            Outcome.ALREADY_STORED,
-            Outcome.REPLACED,
-            Outcome.ID_TAKEN,
-            BatchRefusedError("refused by a trigger"),
-            Outcome.TOO_LARGE,
-        ],
-    )
-
-    is_skipped = conflict is Conflict.SKIP
-    assert run.counts == RowCounts(1, 1, 1, int(is_skipped), 3 - is_skipped)
-    taken = [] if is_skipped else [(4, ErrorCode.ID_TAKEN)]
-    assert refused == [*taken, (5, ErrorCode.STORE_UNAVAILABLE), (6, ErrorCode.BODY_TOO_LARGE)]
-
-
 @pytest.mark.parametrize(("failing", "last_line"), [(0, 0), (1, 2), (2, 3)])
 def test_rows_that_were_stored_one_by_one_before_a_failure_are_counted(
     failing: int, last_line: int
@@ -210,36 +183,6 @@ def test_each_outcome_of_a_change_is_counted_and_a_refused_one_says_what_is_stor
     assert [(each.line, each.error) for each in errors if each.plant is UNSET] == [
         *((5, ErrorCode.BODY_TOO_LARGE), (8, ErrorCode.NOT_JSON), (10, ErrorCode.NOT_JSON)),
     ]
-
-
-@pytest.mark.parametrize("kind", ["create", "replace", "keep the tag", "swap"])
-def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_other(
-    kind: str,
-) -> None:
-    rng = random.Random(kind)
-    long = "x" * (PLANT_BYTES_MAX // 2)
-
-    def change() -> Change:
-        tag = None if kind == "keep the tag" else rng.choice([None, "t", "u"])
-        plant = NewPlant(rng.randrange(40), rng.choice(["a", "b", long]), tag)
-        if kind == "swap":
-            states = [None, Plant(plant.name), Plant(plant.name, tag)]
-            return Swap(plant.id, rng.choice([msgspec.UNSET, *states]), rng.choice(states))
-        return plant if kind == "create" else Upsert(plant, keeps_tag=kind == "keep the tag")
-
-    store, dry_run, seen = MemoryStore(), DryRun(), set()
-    store.apply_changes([NewPlant(id_, "a", rng.choice([None, "t", long])) for id_ in range(20)])
-    before = store.find_plants([*range(40)])
-
-    for _ in range(30):
-        batch = [change() for _ in range(rng.randrange(8))]
-        stored = {each.id: before[each.id] for each in batch if each.id in before}
-        results = dry_run.decide(batch, stored)
-
-        assert results == store.apply_changes(batch)
-        seen |= {str(result) for result in results}
-
-    assert len(seen) >= 3
 
 
 def test_a_dry_run_knows_the_last_of_several_changes_with_one_id() -> None:

@@ -26,7 +26,7 @@ from plantstore.observe import (
     Responded,
     Stopping,
 )
-from plantstore.request_ids import parse_trace_id, request_id
+from plantstore.request_ids import request_id
 from plantstore.server.interface import Request
 from plantstore.telemetry.log import (
     QUEUE_LINES_MAX,
@@ -252,54 +252,40 @@ TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 CONTINUED = {"traceparent": TRACEPARENT}
 
 
+@pytest.mark.parametrize(
+    "id_",
+    [
+        *("d9b2d63d-a233-4123-847a-7090dc9e0f3b", "1f" * 16, "7F000001:8314_7F000001:1F90_65B2+0"),
+        "a/b=~.:@-" + "x" * 119,
+    ],
+)
+def test_the_id_of_a_request_is_its_x_request_id(id_: str) -> None:
+    assert request_id(CONTINUED | {"x-request-id": id_}) == id_
+
+
+@pytest.mark.parametrize(
+    "given", ["", "a b", "a\x1bb", '"a"', "\xe9", "x" * 129, "a\n", "a,a", "a,b"]
+)
 @pytest.mark.parametrize("form", ["00-{}-{}-01", "00-{}-{}-00", "01-{}-{}-01-what-comes"])
-def test_the_trace_id_of_a_valid_traceparent_is_used(form: str) -> None:
-    assert parse_trace_id(form.format(TRACE, PARENT)) == TRACE
+def test_without_a_valid_x_request_id_it_is_the_trace_id(form: str, given: str) -> None:
+    """Two fields are one with a comma (`test_http11.py`)."""
+    fields = {"x-request-id": given, "traceparent": form.format(TRACE, PARENT)}
+
+    assert request_id(fields) == TRACE
 
 
 @pytest.mark.parametrize(
     "traceparent",
     [
-        *("", TRACE, "\u0660" * 55),
+        *("", TRACE, "\xff", "\u0660" * 55, f"{TRACEPARENT},{TRACEPARENT}"),
         *(f"00-{id_}-{PARENT}-01" for id_ in (TRACE.upper(), "0" * 32)),
         f"00-{TRACE}-{'0' * 16}-01",
         *(f"00-{TRACE}-{PARENT}{end}" for end in ("", "-01-more", "-01\n", "-0g")),
         *(f"{version}-{TRACE}-{PARENT}-01{end}" for version, end in (("ff", ""), ("01", "more"))),
-        f"00-{TRACE}-{PARENT}-01,00-{TRACE}-{PARENT}-01",
     ],
 )
-def test_an_invalid_traceparent_is_ignored(traceparent: str) -> None:
-    assert parse_trace_id(traceparent) is None
+def test_without_a_valid_id_it_is_a_new_one(traceparent: str) -> None:
+    id_ = request_id({"traceparent": traceparent})
 
-
-@pytest.mark.parametrize(
-    "id_",
-    [
-        "d9b2d63d-a233-4123-847a-7090dc9e0f3b",
-        "1f" * 16,
-        "7F000001:8314_7F000001:1F90_65B2+0",
-        "a/b=~.:@-" + "x" * 119,
-    ],
-)
-def test_the_id_of_a_request_is_its_x_request_id(id_: str) -> None:
-    field = {"x-request-id": id_}
-
-    assert request_id(field) == id_
-    assert request_id(CONTINUED | field) == id_
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["", "a b", "a\x1bb", '"a"', "\xe9", "x" * 129, "a\n", "a,a", "a,b"],
-)
-def test_an_invalid_x_request_id_is_ignored(value: str) -> None:
-    """Two fields are one with a comma (`test_http11.py`)."""
-    assert request_id({"x-request-id": value} | CONTINUED) == TRACE
-
-
-def test_the_id_of_a_request_is_its_trace_id_or_else_a_new_id() -> None:
-    assert request_id({"host": "x"} | CONTINUED) == TRACE
-    for traceparent in ("", f"{TRACEPARENT},{TRACEPARENT}", "\xff"):
-        fields = {"traceparent": traceparent} if traceparent else {}
-        assert re.fullmatch("[0-9a-f]{32}", request_id(fields))
-        assert request_id(fields) != TRACE
+    assert re.fullmatch("[0-9a-f]{32}", id_)
+    assert id_ not in (TRACE, TRACE.upper(), request_id({}))

@@ -136,6 +136,20 @@ def test_a_failed_write_leaves_no_new_file_and_keeps_the_existing_one(
     assert not force or target.read_text(encoding="utf-8") == "precious"
 
 
+def test_a_file_that_the_disk_may_not_have_is_an_error_and_not_kept(tmp_path: Path) -> None:
+    """The kernel refuses to sync /dev/null."""
+    null = tmp_path / "null"
+    null.symlink_to("/dev/null")
+
+    with (
+        pytest.raises(OperationError, match="cannot be written: Invalid argument"),
+        new_file(tmp_path / "target", DATABASE, force=True, mode=0o600) as partial,
+    ):
+        null.replace(partial)
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_of_the_store_is_refused_as_output_under_any_of_its_names(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/link.db"
     (tmp_path / "link.db").symlink_to("plants.db")

@@ -10,10 +10,9 @@ import pytest
 from plantstore.commit.fair_queue import FairQueue
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError, StoreUnavailableError
-from plantstore.listings import Listing, Page, TagListing, TagsPage
+from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.storage.feed_tables import KEPT_PAGES_MAX, LatestTags
 from plantstore.store import READS, Maintenance, PlantStore, Store, TokenStore
 from support.stores import OTHER_METHODS, READ_METHODS, Gate, MemoryStore, WatchedStore
 
@@ -238,25 +237,6 @@ def test_a_caller_that_has_left_and_is_cancelled_gives_no_place_to_another() -> 
     asyncio.run(asyncio.wait_for(test(), 5))
 
 
-def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
-    store = Blocked()
-
-    async def test(reader: GroupRead) -> None:
-        batch_max = READS["list_plants"].batch_max
-        number = 2 * batch_max
-        different = [EVERYTHING._replace(limit=limit) for limit in range(1, number + 1)]
-        listings = [asyncio.create_task(reader.list_plants(each)) for each in different]
-        for done in range(1, number + 1):
-            await asyncio.to_thread(store.listing.entered.acquire)
-            assert sum(each.done() for each in listings) <= done
-            store.listing.let_go.release()
-            if done % batch_max == 0:
-                await asyncio.wait(listings[:done], timeout=10)
-                assert sum(each.done() for each in listings) == done
-
-    run(store, test)
-
-
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
@@ -277,18 +257,3 @@ def test_a_failed_read_has_the_error_of_its_cause_and_is_reported(
         assert failed.value.code is code
 
     assert run(store, test) == [ReadFailed(failure, reads=1)]
-
-
-def test_a_page_of_tags_that_is_kept_is_not_counted_again_when_no_more_are_kept() -> None:
-    tags, counted = LatestTags(), []
-    listings = [TagListing(limit) for limit in range(1, KEPT_PAGES_MAX + 1)]
-
-    def count() -> TagsPage:
-        page = TagsPage([], is_last=True, untagged=0)
-        counted.append(page)
-        return page
-
-    for listing in (*listings, listings[0]):
-        tags.read(listing, 7, count)
-
-    assert len(counted) == KEPT_PAGES_MAX

@@ -192,22 +192,6 @@ def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -
     assert follow(store, test) is None
 
 
-def test_a_follower_that_comes_when_the_last_one_has_left_gets_the_kept_events() -> None:
-    store = Stepped()
-
-    async def test(tail: Tail) -> Found:
-        tail.add_follower()
-        store.is_waiting.acquire()
-        await tail.news  # the events begin
-        tail.remove_follower()
-        tail.add_follower()
-        known = tail.events_after(last_number(store))
-        store.may_continue.release(9)
-        return known
-
-    assert follow(store, test) == (b"", 0)
-
-
 def test_the_end_of_a_feed_wakes_its_followers() -> None:
     async def test(tail: Tail) -> bool:
         news = tail.news
@@ -215,43 +199,3 @@ def test_the_end_of_a_feed_wakes_its_followers() -> None:
         return news.done()
 
     assert follow(MemoryStore(), test)
-
-
-def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> None:
-    reading, released = threading.Event(), threading.Event()
-
-    class Hanging(MemoryStore):
-        def read_changes(self, after: int | None, limit: int) -> ChangesPage:
-            reading.set()
-            released.wait()
-            return super().read_changes(after, limit)
-
-    store = Hanging()
-    store.keep_changes(7)
-
-    async def stop() -> None:
-        tail = Tail(store, observe=ignore)
-        may_stop, is_over = asyncio.Event(), asyncio.Event()
-
-        async def run() -> None:
-            async with tail.running():
-                tail.add_follower()
-                await may_stop.wait()
-            is_over.set()
-
-        task = asyncio.create_task(run())
-        await asyncio.to_thread(reading.wait)
-        may_stop.set()
-        while not tail.generation:
-            await tail.news
-        tail.remove_follower()
-        released.set()
-        try:
-            await asyncio.wait_for(is_over.wait(), 20)
-        finally:
-            tail.add_follower()  # otherwise the thread would wait for one, and keep the test
-            await task
-
-    asyncio.run(stop())
-
-    assert not [thread for thread in threading.enumerate() if thread.name == "feed"]

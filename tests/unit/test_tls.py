@@ -118,32 +118,6 @@ def test_responses_over_tls_arrive_and_what_is_held_of_them_counts(
     assert served.budget.unread_bytes == 0
 
 
-def test_a_client_with_tls_that_reads_too_slowly_is_disconnected(
-    served: Served, connect: Callable[[], Client]
-) -> None:
-    slow, fast = connect(), connect()
-    for client in (slow, fast):
-        client.send(GET)
-    for _ in range(5):
-        served.run(9)
-        slow.transport.read(20_000)
-        fast.transport.read(80_000)
-
-    assert (slow.transport.is_aborted, fast.transport.is_aborted) == (True, False)
-
-
-def test_data_that_arrives_while_the_connection_reads_nothing_is_counted(
-    served: Served, connect: Callable[[], Client]
-) -> None:
-    client = connect()
-    client.send(GET)
-    served.run()
-    client.send(GET + b"x" * 50_000)
-    served.run()
-
-    assert served.budget.incoming_bytes >= 50_000
-
-
 def test_a_client_that_ends_its_connection_is_told_the_same(served: Served, client: Client) -> None:
     client.end()
     served.run()

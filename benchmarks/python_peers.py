@@ -64,7 +64,7 @@ PLANTSTORE = Peer(
 
 
 def _granian(folder: Path, port: int, _token: str) -> list[str]:
-    return [*script("other_servers.py", folder / DATABASE, port), "granian-rsgi"]
+    return script("rsgi.py", folder / DATABASE, port)
 
 
 GRANIAN = Peer(

@@ -8,6 +8,7 @@ the client for TypeScript.
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -95,10 +96,12 @@ def test_schemathesis_finds_no_violation_with_many_examples(tmp_path: Path) -> N
     assert_conformance(tmp_path, 300)
 
 
-def test_openapi_generator_finds_no_issue_in_the_document(generator: Generator) -> None:
+def test_openapi_generator_finds_no_fault_in_the_document(generator: Generator) -> None:
     said = run(generator.java, "-jar", generator.jar, "validate", "-i", generator.document)
 
-    assert "No validation issues detected." in said
+    # OpenAPI 3.1 cannot say that these are the lines of a body.
+    unused = ["Unused model: PlantState", "Unused model: Change"]
+    assert re.findall(r"^\s*- (.*)", said, re.MULTILINE) == unused
 
 
 def test_a_generated_python_client_works(

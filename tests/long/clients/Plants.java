@@ -62,8 +62,8 @@ public class Plants {
     AdditionsApi additions = new AdditionsApi(client);
     AdditionsApi stranger = new AdditionsApi(client(args[0], "unknown"));
 
-    Plant rosa = plants.createPlant(new NewPlant().id(-7L).name("Rosa × damascena").tag("Rosa"));
-    Plant abies = plants.createPlant(new NewPlant().id(BIG).name("Abies"));
+    Plant rosa = plants.createPlant(new NewPlant().id(-7L).name("Rosa × damascena").tag("Rosa"), null);
+    Plant abies = plants.createPlant(new NewPlant().id(BIG).name("Abies"), null);
     StoredPlant big = get(additions, BIG);
     Map<String, Object> found = new LinkedHashMap<>();
     found.put("created", List.of(nameAndTag(rosa), nameAndTag(abies)));
@@ -78,9 +78,9 @@ public class Plants {
     found.put(
         "imported",
         List.of(
-            counts(additions.importPlantsCsv(CSV, null, null, null)),
-            counts(additions.importPlantsCsv(CSV, "replace", null, null)),
-            counts(additions.importPlantsNdjson("skip", null, null, LINES))));
+            counts(additions.importPlantsCsv(CSV, null, null, null, null)),
+            counts(additions.importPlantsCsv(CSV, "replace", null, null, null)),
+            counts(additions.importPlantsNdjson("skip", null, null, null, LINES))));
     found.put(
         "exported",
         List.of(
@@ -89,7 +89,7 @@ public class Plants {
     found.put(
         "refused",
         List.of(
-            refusal(() -> plants.createPlant(new NewPlant().id(-7L).name("Abies"))),
+            refusal(() -> plants.createPlant(new NewPlant().id(-7L).name("Abies"), null)),
             refusal(() -> get(additions, 2L)),
             refusal(() -> patch(additions, new PlantPatch().name("Abies"), "\"old\"")),
             refusal(() -> list(stranger, null, null, null))));
@@ -119,7 +119,7 @@ public class Plants {
 
   private static Plant patch(AdditionsApi api, PlantPatch patch, String ifMatch)
       throws ApiException {
-    return api.patchPlant(-7L, patch, ifMatch, null);
+    return api.patchPlant(-7L, patch, ifMatch, null, null);
   }
 
   private static List<String> nameAndTag(Plant plant) {

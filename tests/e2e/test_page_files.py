@@ -105,11 +105,11 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     assert stored_plants(garden.database) == old | {plant.id: plant for plant in new}
 
 
-def test_a_workbook_updates_plants_and_this_is_undone(
-    open_page: Callable[..., Page], garden: Service
+def test_a_workbook_updates_plants_unless_others_change_them_meanwhile_and_this_is_undone(
+    open_page: Callable[..., Page], garden: Service, client: Client
 ) -> None:
     old = {1: NewPlant(1, "Old", "Abies"), 2: NewPlant(2, "Picea", "Picea")}
-    page = open_page(*old.values())
+    page = open_page(*old.values(), NewPlant(5, "Old"))
     content = make_workbook(
         write_cells("Nursery Greene")
         + write_cells("id", "name", "price")
@@ -117,6 +117,7 @@ def test_a_workbook_updates_plants_and_this_is_undone(
         + write_cells("2", "Picea", "4")
         + write_cells("3", "Rosa", "5")
         + "<row><c><v>4</v></c><c><f>B9</f></c></row>"
+        + write_cells("5", "New", "6")
     )
     file: FilePayload = {"name": "a.xlsx", "mimeType": "", "buffer": content}
 
@@ -128,14 +129,17 @@ def test_a_workbook_updates_plants_and_this_is_undone(
         ["Row 1: Nursery Greene", "Row 2: id · name · price"]
     )
     page.get_by_role("radio", name="Update").check()
-    import_rows(page, "1 new, 1 the same, 1 change, 1 refused")
-    expect(page.locator("#said")).to_have_text("1 new, 1 changed: a.xlsx")
+    expect(page.get_by_role("list", name="Plants that change")).to_contain_text("5: Old → New")
+    assert client.send_record("PUT", "/plants/5", "Theirs", None).status == 200
+    import_rows(page, "1 new, 1 the same, 2 change, 1 refused")
+    kept = "1 changed by others and kept"
+    expect(page.locator("#said")).to_have_text(f"1 new, 1 changed, {kept}: a.xlsx")
     page.get_by_role("button", name="Close", exact=True).click()
     assert stored_plants(garden.database)[1] == NewPlant(1, "New & ×", "Abies")
     page.get_by_role("button", name="Undo", exact=True).click()
 
     expect(page.locator("#said")).to_have_text("1 plant removed, 1 changed back")
-    assert stored_plants(garden.database) == old
+    assert stored_plants(garden.database) == old | {5: NewPlant(5, "Theirs")}
 
 
 def test_a_workbook_that_would_stop_the_tab_is_refused_and_the_tab_goes_on(

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
-import { forgetError } from "../../src/plantstore/web/page/dialogs.js";
+import { forgetError, readTyped } from "../../src/plantstore/web/page/dialogs.js";
 import { Toast } from "../../src/plantstore/web/page/elements.js";
 import { html, isolate } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
@@ -88,6 +88,25 @@ test("a field that is not edited keeps a value that an input cannot hold", async
   assert.deepEqual(tagged.stored.get("7"), { ...odd, tag: "Picea" });
   assert.deepEqual(named.stored.get("7"), { ...odd, name: "Named" });
   assert.deepEqual([state.toast.text, state.toast.plant.name], ["Saved:", "Named"]);
+});
+
+test("a hint about another plant moves no field in the order of the Tab key", () => {
+  addPlants();
+  update({ namesake: ABIES });
+
+  const form = textOf(html`<${state.dialog.View} ...${state.dialog.content} />`);
+
+  assert.match(form, /^Add a plant Name Tag Id .*Another plant has this name: 1 /);
+});
+
+test("lines that are pasted into a field become one", () => {
+  const { querySelectorAll } = document;
+  document.querySelectorAll = () => [{ name: "name", value: "Rosa\r\nalba\n", defaultValue: "" }];
+
+  const typed = readTyped();
+
+  Object.assign(document, { querySelectorAll });
+  assert.deepEqual(typed, { name: "Rosa alba" });
 });
 
 test("a tag that is emptied is removed", async () => {

@@ -6,6 +6,7 @@ import { beforeEach, describe, test } from "node:test";
 import { client } from "../../src/plantstore/web/page/client.js";
 import { isTyped } from "../../src/plantstore/web/page/dialogs.js";
 import { chooseFile, chooseImport, watchFiles } from "../../src/plantstore/web/page/importing.js";
+import { addPlants } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { importPlants, SentView } from "../../src/plantstore/web/page/sending.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
@@ -125,7 +126,7 @@ test("rows without ids get them from the service, and keep them if it is tried a
 });
 
 test("an import does with plants that exist what its preview said", async () => {
-  const preview = await show("id,name\n1,A\n", undefined, { conflict: "replace" });
+  const preview = await show("id,name\n1,A\n", undefined, { conflict: "skip" });
   const paths = [];
   answerFile((request) => {
     paths.push(request.path);
@@ -134,7 +135,31 @@ test("an import does with plants that exist what its preview said", async () => 
 
   await send(preview);
 
-  assert.deepEqual(paths, ["plants.csv?on-conflict=replace"]);
+  assert.deepEqual(paths, ["plants.csv?on-conflict=skip"]);
+});
+
+test("plants that others have changed since the preview are kept, and counted", async () => {
+  const result = { ...NONE, stored: 1, replaced: 2 };
+  const preview = await show("id,name\n1,A2\n2,B2\n3,C\n", result, { conflict: "replace" });
+  const changing = (id, name) => ({ old: { id, name, tag: "T" }, plant: { id, name: `${name}2` } });
+  preview.plan.changing = [changing("1", "A"), changing("2", "B")];
+  const sent = [];
+  answerFile(async (request) => {
+    const { path, body, set } = request;
+    sent.push([path, set, await body.text()]);
+    const made = { replaced: 1, refused: 1, errors: [{ line: 2, error: 3011, message: "" }] };
+    const counts = path === "changes" ? made : { stored: 1 };
+    withResponse({ ...NONE, ...counts }, 200, "", { "Change-Set": set })(request);
+  });
+
+  await send(preview);
+
+  const said = "1 new, 1 changed, 1 changed by others and kept: my.plants.csv";
+  assert.equal(state.toast.text, said);
+  const [[path, set, file], [, other, changes]] = sent;
+  assert.deepEqual([path, file], ["plants.csv?on-conflict=skip", "id,name\r\n3,C\r\n"]);
+  assert.match(changes, /^{"id":1,"before":{"name":"A","tag":"T"},"after":{"name":"A2"}}\n.*\n$/);
+  assert.equal(set, other, "one undo for all");
 });
 
 test("an import that is stopped takes no further ids", async () => {
@@ -220,6 +245,25 @@ describe("an import can be undone", () => {
     assert.equal(state.toast.text, "Stopped: 4,000 of 9,900 plants imported: my.plants.csv");
     assert.equal(state.toast.action[0], "Undo");
   });
+});
+
+test("an import that is tried again counts what all its attempts have stored", async () => {
+  globalThis.fetch = async () => respond({ message: "It is stopping" }, 503);
+  const { preview } = await importFile(withResponse({ message: "It is stopping" }, 503));
+  await said();
+  answer(respond({ restored: 0, deleted: 60_000, recreated: 0, kept: 0 }));
+  answerFile((request) => {
+    const fields = { "Change-Set": request.set };
+    withResponse({ ...NONE, stored: 12_000, already_stored: 48_000 }, 200, "", fields)(request);
+  });
+
+  await send(preview);
+
+  assert.equal(state.toast.text, "60,000 plants imported: my.plants.csv");
+  assert.deepEqual(
+    state.sets.map(({ what }) => what),
+    ["60,000 plants imported: my.plants.csv"],
+  );
 });
 
 describe("an import that fails says why, and is tried again", () => {
@@ -327,6 +371,12 @@ describe("what is pasted is previewed", () => {
 
   test("several lines, also in a text field", async () => {
     assert.equal(await paste("Rosa\nAcer\n", [], "input"), "Import pasted rows");
+  });
+
+  test("several lines, also while a plant is added", async () => {
+    addPlants();
+
+    assert.equal(await paste("Rosa\nAcer\n", [], "textarea"), "Import pasted rows");
   });
 
   test("a file, also in a text field", async () => {

@@ -53,6 +53,29 @@ test("Enter searches and selects the text, which the next scan replaces", () => 
   assert.deepEqual([location.search, done], ["?q=1662", ["not sent", "selected"]]);
 });
 
+describe("Enter opens the plant with exactly this id, or the only one found", () => {
+  for (const [typed, plants, title] of [
+    ["1", [ABIES, ROSA], "Edit plant 1"],
+    ["ros", [ROSA], "Edit plant 1"],
+    ["r", [ABIES, ROSA], undefined],
+    ["", [ROSA], undefined],
+  ]) {
+    test(`${typed || "nothing"} of ${plants.length}`, async () => {
+      const answers = [
+        respondPlants(plants),
+        ...Array.from({ length: 2 }, () => respondPlants(ROSA)),
+      ];
+      answer(...answers);
+      update({ search: typed, dialog: null, scopes: null, isSearching: false });
+      const [{ onsubmit }] = findAll("form", Catalogue());
+
+      await onsubmit({ preventDefault: () => {}, currentTarget: { querySelector: () => null } });
+
+      assert.equal(state.dialog?.title, title);
+    });
+  }
+});
+
 test("all that is typed is one step in the history, and keeps the order", () => {
   answer();
   history.pushState({}, "", "?sort=-id&after=7");

@@ -7,15 +7,7 @@ import { makePlan, suggest, writePlan } from "../../src/plantstore/web/page/plan
 import { openPreview } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
-import {
-  answer,
-  answerFile,
-  findAll,
-  respond,
-  respondPlants,
-  textOf,
-  withResponse,
-} from "./tab.js";
+import { answer, answerFile, findAll, respondPlants, textOf, withResponse } from "./tab.js";
 
 /** The files that the command and the service read, too. */
 const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
@@ -28,6 +20,7 @@ const TAKEN = { line: 2, error: 1004, message: "`id` is taken" };
 const { signal } = new AbortController();
 
 beforeEach(() => {
+  stored = [];
   answer();
   update({ dialog: null, scopes: null });
 });
@@ -276,10 +269,25 @@ test("rows without an id get one, also beside others, and those of a shorter row
   assert.equal(await plan.file.text(), "id,name\r\n7,Rosa\r\n70,Acer\r\n71,Abies\r\nx,Tilia\r\n");
 });
 
+/** The plants that the service compares with those of files. */
+let stored = [];
+
+/** Answer a list of changes: those of plants that are stored are refused. */
+async function compare(request) {
+  const changes = (await request.body.text()).trim().split("\n").map(JSON.parse);
+  const errors = changes.flatMap(({ id }, at) => {
+    const plant = stored.find((each) => each.id === String(id));
+    return plant ? { line: at + 1, error: 3011, message: "", plant } : [];
+  });
+  const text = JSON.stringify({ ...NONE, refused: errors.length, errors: errors.slice(0, 1000) });
+  withResponse(text.replace(/"id":"(\d+)"/g, '"id":$1'))(request);
+}
+
 /** Answer imports: `resultOf` returns the result by what becomes of rows whose id a plant has. */
 function answerImports(resultOf) {
   const requests = [];
   answerFile((request) => {
+    if (request.path.startsWith("changes")) return void compare(request);
     requests.push(request);
     const query = new URLSearchParams(request.path.split("?")[1]);
     withResponse({ ...NONE, ...resultOf(query.get("on-conflict")) })(request);
@@ -320,7 +328,7 @@ describe("if plants exist with other names or tags, the preview asks what become
   const question = /1 plant exists 1 ?: Old \(Shrub\) → +Rosa \(Shrub\) Update Skip/;
 
   beforeEach(() => {
-    globalThis.fetch = async () => respondPlants({ id: "1", name: "Old", tag: "Shrub" });
+    stored = [{ id: "1", name: "Old", tag: "Shrub" }];
   });
 
   for (const [answer, said] of [
@@ -351,15 +359,17 @@ describe("if plants exist with other names or tags, the preview asks what become
     assert.ok(!hasImport());
   });
 
-  test("but not with a token that cannot update: then these rows are refused", async () => {
-    update({ scopes: ["plants:create", "plants:read"] });
+  for (const scope of ["plants:read", "plants:update"]) {
+    test(`but not if the token has only ${scope}: then these rows are refused`, async () => {
+      update({ scopes: ["plants:create", scope] });
 
-    const requests = await open("id,name\n1,Rosa\n", result);
+      const requests = await open("id,name\n1,Rosa\n", result);
 
-    assert.ok(requests.every(({ path }) => path.includes("on-conflict=refuse")));
-    assert.match(text(), /0 new, 1 refused/);
-    assert.doesNotMatch(text(), /Update/);
-  });
+      assert.ok(requests.every(({ path }) => path.includes("on-conflict=refuse")));
+      assert.match(text(), /0 new, 1 refused/);
+      assert.doesNotMatch(text(), /Update/);
+    });
+  }
 });
 
 test("what is there already needs no import", async () => {
@@ -443,8 +453,8 @@ describe("if names of new plants are there already, the preview asks whether to 
 });
 
 describe("numbers in a first column without a usual name are ids", () => {
-  const idOf = async (stored) => {
-    globalThis.fetch = async (path) => (path.startsWith("plants/") ? stored : respondPlants([]));
+  const idOf = async (...plants) => {
+    stored = plants;
     await open("3,Rosa Alba\n10,Abies\n", (conflict) =>
       conflict === "replace" ? { replaced: 1 } : { refused: 1, errors: [TAKEN] },
     );
@@ -452,17 +462,17 @@ describe("numbers in a first column without a usual name are ids", () => {
   };
 
   test("if the plants that have them have these names", async () => {
-    assert.equal(await idOf(respondPlants({ id: "3", name: "rosa alba", tag: "Bed" })), 0);
+    assert.equal(await idOf({ id: "3", name: "rosa alba", tag: "Bed" }), 0);
   });
 
   test("and not if they have others", async () => {
-    assert.equal(await idOf(respondPlants({ id: "3", name: "Tilia" })), -1);
+    assert.equal(await idOf({ id: "3", name: "Tilia" }), -1);
     assert.match(text(), /Each row gets a new id/);
     assert.match(text(), /as ids have other names\. If these are their ids, choose the column\./);
   });
 
   test("nor if their names cannot be read", async () => {
-    assert.equal(await idOf(respond({ message: "It lacks the scope" }, 403)), -1);
+    assert.equal(await idOf(), -1);
   });
 
   for (const [renamed, same, id] of [
@@ -474,15 +484,12 @@ describe("numbers in a first column without a usual name are ids", () => {
     [80, 60, -1],
   ]) {
     test(`also if ${renamed} were renamed, and ${same} not: ${id === 0}`, async () => {
-      globalThis.fetch = async (path) =>
-        respondPlants(path.startsWith("plants/") ? { id: path.slice(7), name: "New" } : []);
-      const lines = Array.from({ length: renamed }, (_, at) => at + 2);
-      const errors = lines.map((line) => ({ ...TAKEN, line }));
+      stored = Array.from({ length: renamed }, (_, at) => ({ id: String(at + 1), name: "New" }));
       const rows = Array.from({ length: renamed + same }, (_, at) => `${at + 1},Rosa ${at},7\n`);
 
       await open(`Art.No,Plant name,Quantity\n${rows.join("")}`, (conflict) => ({
         already_stored: same,
-        ...(conflict === "replace" ? { replaced: renamed } : { refused: renamed, errors }),
+        ...(conflict === "replace" ? { replaced: renamed } : { refused: renamed }),
       }));
 
       assert.equal(state.dialog.content.preview.columns.id, id);
@@ -492,18 +499,13 @@ describe("numbers in a first column without a usual name are ids", () => {
 
 describe("a row is the same if only blanks at the ends are stored besides", () => {
   const openStored = async (plants, content) => {
-    const stored = new Map(plants.map((plant) => [plant.id, plant]));
-    globalThis.fetch = async (path) => respondPlants(stored.get(path.slice(7)) ?? []);
+    stored = plants;
     const bodies = [];
     answerFile(async (request) => {
+      if (request.path.startsWith("changes")) return compare(request);
       const body = await request.body.text();
       bodies.push(body);
-      const ids = body.split("\r\n").slice(1, -1);
-      const many = ids.length;
-      const errors = ids.map((_, at) => ({ ...TAKEN, line: at + 2 }));
-      const isReplacing = request.path.includes("replace");
-      const counts = isReplacing ? { replaced: many } : { refused: many, errors };
-      withResponse({ ...NONE, ...counts })(request);
+      withResponse({ ...NONE, replaced: body.split("\r\n").length - 2 })(request);
     });
     update({ dialog: null });
     openPreview(new File([content], "plants.csv"));
@@ -535,24 +537,18 @@ describe("a row is the same if only blanks at the ends are stored besides", () =
 });
 
 test("without a column of names, only the tags of plants that exist can be imported", async () => {
-  globalThis.fetch = async (path) => {
-    if (path === "plants/1") return respondPlants({ id: "1", name: "Rosa", tag: "Old" });
-    return respond({ error: 1005, message: "No plant is stored under the id 9" }, 404);
-  };
+  stored = [{ id: "1", name: "Rosa", tag: "Old" }];
 
   const requests = await open("id,tag\n1,Shrub\n9,Tree\nx,Tree\n", () => ({ replaced: 1 }));
 
   const { plan } = state.dialog.content.preview;
   assert.equal(await requests[0].body.text(), "id,name,tag\r\n1,Rosa,Shrub\r\n");
   assert.equal(plan.conflict, "replace");
-  assert.deepEqual(plan.sent[0].plant, { id: "1", name: "Rosa", tag: "Shrub" });
+  const plant = { id: "1", name: "Rosa", tag: "Shrub" };
+  assert.deepEqual(plan.changing, [{ old: stored[0], plant }]);
   assert.deepEqual([...plan.faults.values()], Array(2).fill("No plant has this id"));
   assert.doesNotMatch(text(), /Skip/);
   assert.ok(hasImport());
-
-  const rows = Array.from({ length: 1001 }, (_, id) => `${id},Tree\n`);
-  await open(`id,tag\n${rows.join("")}`);
-  assert.match(text(), /Choose the column of the names\. .* 1,000 plants\. Cancel$/);
 });
 
 describe("plants whose ids or names are pasted are selected", () => {
@@ -570,8 +566,7 @@ describe("plants whose ids or names are pasted are selected", () => {
 
   test("ids", async () => {
     const rosa = { id: "7", name: "Rosa", tag: "Bed" };
-    globalThis.fetch = async (path) =>
-      path === "plants/7" ? respondPlants(rosa) : respond({ message: "None" }, 404);
+    stored = [rosa];
 
     assert.deepEqual(await select("7\n8\n", () => ({ already_stored: 1 })), [undefined, rosa]);
     assert.match(text(), /0 new, 1 the same, 1 refused .* 2 No plant has this id 8 Close Select/);

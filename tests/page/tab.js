@@ -64,7 +64,10 @@ globalThis.history = {
   replaceState(state, _title, address) {
     this.state = state;
     visited.splice(-1, 1, address);
-    Object.assign(location, { search: address.replace(/^[^?]*|#.*$/g, ""), hash: "" });
+    Object.assign(location, {
+      search: address.replace(/^[^?]*|#.*$/g, ""),
+      hash: address.replace(/^[^#]*/, ""),
+    });
   },
 };
 

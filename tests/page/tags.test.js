@@ -33,7 +33,8 @@ beforeEach(() => {
     return answer();
   };
   wide.matches = true;
-  update({ tagFilter: "", tagList: undefined, scopes: null, tags: [] });
+  update({ tagFilter: "", tagSort: "tag", hasAllTags: false, tagList: undefined });
+  update({ scopes: null, tags: [] });
   update({ query: new URLSearchParams() });
   history.replaceState(null, "", "/");
 });
@@ -55,7 +56,10 @@ test("the list has all plants, those without a tag, and the tags with their numb
   await load();
   await pass(0);
 
-  assert.equal(textOf(TagList()), "All 1,224 Untagged 7 Abies 3 Rosa 1,214 Filter to see others.");
+  assert.equal(
+    textOf(TagList()),
+    "Most plants first All 1,224 Untagged 7 Abies 3 Rosa 1,214 Show all tags",
+  );
 });
 
 test("however many changes arrive, tags are counted once in five seconds", async () => {
@@ -104,13 +108,26 @@ test("on a narrow screen, tags are counted only while the list is open", async (
   assert.equal(asked.length, 1);
 });
 
-test("the filter is asked of the service", async () => {
+test("the filter and the order are asked of the service, and all tags if one wants to see them", async () => {
   await load();
   await pass(0);
-  findAll("input", TagList())[0].oninput({ currentTarget: { value: "ro" } });
+  const [filter, order] = findAll("input", TagList());
+  filter.oninput({ currentTarget: { value: "ro" } });
   await pass(0.15);
+  order.onchange({ currentTarget: { checked: true } });
+  await pass(0);
+  const pages = [respond(TAGS, 200, COUNTS), respond([{ tag: "Tilia", plants: 1 }])];
+  answer = () => pages.shift();
+  findAll("button", TagList())[0].onclick();
+  await pass(0);
 
-  assert.deepEqual(asked.slice(1), ["tags?q=ro&limit=300"]);
+  assert.match(textOf(TagList()), / Abies 3 Rosa 1,214 Tilia 1 3 tags$/);
+  assert.deepEqual(asked.slice(1), [
+    "tags?q=ro&sort=tag&limit=300",
+    "tags?q=ro&sort=-plants&limit=300",
+    "tags?q=ro&sort=-plants&limit=1000",
+    "tags?after=3.abies",
+  ]);
 });
 
 describe("if the tags cannot be read, there is no list, and the plants are shown", () => {

@@ -1,7 +1,7 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
 import { addressOf, entitle, SEARCHED, select, TEXT_MAX } from "./address.js";
-import { closePopover, countPlants, number, PlantText, say } from "./elements.js";
+import { closePopover, countPlants, focus, number, PlantText, say } from "./elements.js";
 import { exportPlants } from "./exporting.js";
 import { html, renew } from "./html.js";
 import { chooseImport } from "./importing.js";
@@ -15,7 +15,7 @@ import {
   submitSearch,
   type,
 } from "./listing.js";
-import { addPlants } from "./plant.js";
+import { addPlants, openPlant } from "./plant.js";
 import { UndoButton } from "./sets.js";
 import { deleteSelected, renameTag, tagPlants } from "./several.js";
 import { state, update } from "./state.js";
@@ -49,12 +49,24 @@ export function Catalogue() {
   `;
 }
 
+/** Search, and open the plant with exactly this id, or the only one that is found. @param {On<HTMLFormElement>} event */
+async function submit(event) {
+  await submitSearch(event);
+  const { search, isSearching, problem, listing, dialog } = state;
+  const { plants = [], links } = listing ?? {};
+  const only = plants.length === 1 && links?.size === 0 ? plants[0] : undefined;
+  const found = plants.find(({ id }) => id === search.trim()) ?? only;
+  if (!found || !search.trim() || isSearching || problem || dialog) return;
+  await openPlant(`#/plants/${found.id}`);
+  focus("#plant-title"); // A scanner may send more, which is for no field.
+}
+
 function Tools() {
   const { listing } = state;
   const listed = countPlants(listing?.total ?? 0, listing?.isExact);
   return html`
     <div class="tools">
-      <form id="search-form" role="search" autocomplete="off" onsubmit=${submitSearch}
+      <form id="search-form" role="search" autocomplete="off" onsubmit=${submit}
           data-needs="plants:read">
         <label for="search" class="unseen">Search by name or id:</label>
         <input id="search" type="search" spellcheck=${false} placeholder="Name or id"

@@ -8,16 +8,17 @@
  * @typedef {{plants: Plant[], links: Map<string, string>, total: number, isExact: boolean,
  *   byId?: Plant}} Listing a page, the queries of the pages beside it, the number of all plants or a
  *   lower bound, and the plant that was found by its id only
- * @typedef {{tags: {tag: string, plants: number}[], untagged: number, hasMore: boolean}} Tags with
- *   the numbers of their plants, and the number of plants without a tag
+ * @typedef {{tags: {tag: string, plants: number}[], untagged: number, next?: string}} Tags with the
+ *   numbers of their plants, the number of plants without a tag, and the query of the next page
  * @typedef {{line: number, error: number, message: string, last_line?: number}} RowError of a row
  *   with several lines, `line` is the first one
  * @typedef {{stored: number, already_stored: number, replaced: number, skipped: number,
- *   refused: number, errors: RowError[]}} ImportResult of which `errors` has only the first
+ *   refused: number, kept?: number, errors: RowError[]}} ImportResult of which `errors` has only the
+ *   first; the page counts the plants that it kept, since others changed them
  * @typedef {"refuse"|"replace"|"skip"} Conflict what becomes of rows whose id another plant has
  * @typedef {{before: ?Plant, after: ?Plant}} Change a plant as it was seen, and as it shall be; null
  *   if it does not exist
- * @typedef {{stored: number, replaced: number, deleted: number, refused: number,
+ * @typedef {{stored: number, already_stored: number, replaced: number, deleted: number, refused: number,
  *   errors: (RowError & {plant?: ?Plant})[]}} ChangesResult of which `errors` has only the first,
  *   and the plants that are stored, up to a size
  * @typedef {{restored: number, deleted: number, recreated: number, kept: number}} UndoCounts
@@ -71,13 +72,13 @@ class Client {
     return /** @type {Plant} */ (value);
   }
 
-  /** @param {Record<string, string>} query @param {AbortSignal} [signal] */
+  /** @param {Record<string, string>|string} query @param {AbortSignal} [signal] */
   async listTags(query, signal) {
     const path = `tags?${new URLSearchParams(query)}`;
     const { headers, value } = await this.#read(path, Array.isArray, { signal });
-    const hasMore = headers.get("Link")?.includes('rel="next"') ?? false;
+    const [, next] = /<tags\?([^>]*)>; rel="next"/.exec(headers.get("Link") ?? "") ?? [];
     const untagged = Number(headers.get("Untagged-Count"));
-    return /** @type {Tags} */ ({ tags: value, untagged, hasMore });
+    return /** @type {Tags} */ ({ tags: value, untagged, next });
   }
 
   /** @returns {Promise<string[]>} the scopes of the token */
@@ -99,16 +100,17 @@ class Client {
   /**
    * Make changes, each if its plant still is as it was seen, in one request.
    *
-   * @param {Change[]} changes @param {Sending} options
+   * @param {Change[]} changes @param {{isDry?: boolean} & Sending} options
    * @returns {Promise<{result: ChangesResult, isRecorded: boolean}>}
    */
-  async change(changes, options) {
+  async change(changes, { isDry, ...options }) {
     const bare = (/** @type {?Plant} */ plant) => plant && { name: plant.name, tag: plant.tag };
     const lines = changes.map(({ before, after }) => {
       const members = JSON.stringify({ before: bare(before), after: bare(after) });
       return `{"id":${(before ?? after)?.id},${members.slice(1)}\n`;
     });
-    return await this.#sendLines("changes", "application/x-ndjson", new Blob(lines), options);
+    const path = isDry ? "changes?dry-run" : "changes";
+    return await this.#sendLines(path, "application/x-ndjson", new Blob(lines), options);
   }
 
   /**

@@ -6,9 +6,10 @@
  *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
  *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string,
- *   goesOn?: string, stop?: () => void, retry?: () => void}} Dialog can be used while the button
- *   `goesOn` acts; it has `stop` while what it does can be stopped, and
- *   `retry` is called if the reason of its error is gone
+ *   takesFiles?: boolean, goesOn?: string, stop?: () => void, retry?: () => void}} Dialog gives way to
+ *   the import of a file or of rows if it `takesFiles`, and can be used while the button `goesOn` acts;
+ *   it has `stop` while what it does can be stopped, and `retry` is called if the reason of its error
+ *   is gone
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
  * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
@@ -110,13 +111,15 @@ export function isTyped() {
 }
 
 /** Return what was typed into the fields of the form that is open, by their names. */
-export function readTyped(edit = (/** @type {string} */ text) => text.trim()) {
+export function readTyped(
+  edit = (/** @type {string} */ text) => text.trim().replace(/[\r\n]+/g, " "),
+) {
   /** @type {NodeListOf<HTMLInputElement>} */
   const fields = document.querySelectorAll("form[aria-busy] :is(input[name], textarea)");
   const typed = [...fields].filter(({ type, checked, defaultChecked, value, defaultValue }) =>
     type === "radio" ? checked && !defaultChecked : value !== defaultValue,
   );
-  // Blanks at the ends would make another name or tag.
+  // Blanks at the ends, and lines of a text that is pasted, would make another name or tag.
   return Object.fromEntries(typed.map(({ name, value }) => [name, edit(value)]));
 }
 

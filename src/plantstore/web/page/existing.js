@@ -1,30 +1,28 @@
 /** What the service has already of the plants of a file: its preview shows this, and asks about it. */
 
-import { client, compareIds } from "./client.js";
+import { client } from "./client.js";
 import { forEachRow } from "./csv.js";
 import { findAll } from "./listing.js";
 import { findNamed, fold } from "./names.js";
 import { findStart, INTEGER } from "./plan.js";
-import { hasStatus, ID_TAKEN, messageOf, NOT_FOUND } from "./requests.js";
+import { CHANGED } from "./requests.js";
 import { may } from "./state.js";
 
 /** @typedef {import("./plan.js").Preview} Preview */
 /** @typedef {import("./plan.js").Plan} Plan */
+/** @typedef {import("./client.js").Plant} Plant */
 
-/** How many of the plants that change are shown: each is read. */
-export const SHOWN_CHANGES = 50;
-
-/** How many plants are read if a file has no names. */
-const NAMES_MAX = 1000;
+/** How many plants are compared with those that are stored in one request: it tells as many errors. */
+const COMPARED_MAX = 1000;
 
 /** How many plants are listed in the time in which one is looked for by its name. */
 const PLANTS_A_NAME = 100;
 
-/** How many plants are looked for at once: as many as a browser opens connections. */
+/** How many names are looked for at once: as many as a browser opens connections. */
 const PARALLEL = 6;
 
 /**
- * Read the plants, up to a maximum, if a file has only ids, or ids and tags.
+ * Read the plants if a file has only ids, or ids and tags.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
@@ -32,17 +30,31 @@ export async function readPlants(preview, signal) {
   const { table, columns = { id: -1, name: -1, tag: -1 } } = preview;
   preview.named = undefined;
   if (columns.name >= 0 || columns.id < 0 || !may("plants:read")) return;
-  const cells = (table?.rows ?? []).map((row) => row[columns.id]?.trim() ?? "");
-  const ids = new Set(cells.filter((cell) => INTEGER.test(cell)));
-  const named = new Map();
-  if (ids.size > NAMES_MAX) return;
-  await forEach(ids, signal, async (id) => {
-    const plant = await client.read(id, signal).catch((error) => {
-      if (!hasStatus(error, NOT_FOUND)) throw error;
-    });
-    if (plant) named.set(id, plant);
-  });
-  preview.named = named;
+  const name = crypto.randomUUID(); // No plant has it.
+  const plants = (table?.rows ?? []).map((row) => ({ id: row[columns.id]?.trim() ?? "", name }));
+  preview.named = await findOthers(plants, signal);
+}
+
+/**
+ * Return the plants that are stored under the ids of others, by these ids. It is empty if the token
+ * does not permit to read them.
+ *
+ * @param {Plant[]} plants @param {AbortSignal} signal
+ */
+async function findOthers(plants, signal) {
+  const found = /** @type {Map<string, Plant>} */ (new Map());
+  const numbered = plants.filter(({ id }) => INTEGER.test(id));
+  for (let at = 0; at < numbered.length; ) {
+    const part = numbered.slice(at, at + COMPARED_MAX);
+    const changes = part.map((after) => ({ before: null, after }));
+    const { result } = await client.change(changes, { isDry: true, signal });
+    for (const { line, plant } of result.errors) if (plant) found.set(part[line - 1].id, plant);
+    // The service shows the plants up to a size.
+    const hidden = result.errors.find(({ error, plant }) => error === CHANGED && !plant);
+    if (hidden && result.errors.every(({ plant }) => !plant)) break;
+    at += hidden ? hidden.line - 1 : part.length;
+  }
+  return found;
 }
 
 /**
@@ -69,54 +81,34 @@ export async function findStored(preview, signal) {
     return isAll;
   });
   const named = Map.groupBy(plants, (plant) => fold(plant.name));
-  await forEach(sought, signal, async ([key, text]) => {
+  const find = async (/** @type {[string, string]} */ [key, text]) => {
     stored.set(key, (isAll ? named.get(key) : await findNamed(text, signal)) ?? []);
-  });
+  };
+  const left = [...sought];
+  while (left.length > 0) {
+    signal.throwIfAborted();
+    await Promise.all(left.splice(-PARALLEL).map(find));
+  }
 }
 
 /**
- * Return the first plants that would change, as they are. A dry run without updates refuses them. The
- * ids of those that differ only in blanks at the ends are added to `same`.
+ * Return the plants that would change, as they are. The ids of those that differ only in blanks at the
+ * ends are added to `same`.
  *
- * @param {Plan} plan @param {Set<string>} same @param {AbortSignal} signal
+ * @param {Plan} plan @param {Preview} preview @param {AbortSignal} signal
  */
-export async function readChanging({ file, sent, columns }, same, signal) {
-  const { result } = await client.import(file, { signal, isDry: true });
-  const taken = result.errors.filter(({ error }) => error === ID_TAKEN);
-  const lines = new Set(taken.map(({ line }) => line));
-  const plants = sent.flatMap(({ line, plant }) => (lines.has(line) ? plant : []));
-  const replaced = new Map(plants.map((plant) => [plant.id, plant]));
+export async function readChanging({ sent, columns }, { named, same }, signal) {
+  const plants = new Map(sent.map(({ plant }) => [plant.id, plant]));
+  const others = named ?? (await findOthers([...plants.values()], signal));
   const changing = /** @type {import("./plan.js").Changing[]} */ ([]);
   const trim = (text = "") => text.trim();
-  let shown = 0;
-  await forEach(replaced, signal, async ([id, { name, tag }]) => {
-    if (shown === SHOWN_CHANGES) return;
-    shown += 1;
-    // It may be deleted, or the token does not permit to read it.
-    const old = await client.read(id, signal).catch(messageOf);
-    if (typeof old === "string") return;
-    const plant = { id, name, tag: columns.tag < 0 ? old.tag : tag };
-    if (trim(old.name) === trim(plant.name) && trim(old.tag) === trim(plant.tag)) {
-      same.add(id);
-      shown -= 1;
-    } else changing.push({ old, plant });
-  });
-  return changing.sort((one, other) => compareIds(one.old, other.old));
-}
-
-/**
- * Do something with each of many, some at once.
- *
- * @template T
- * @param {Iterable<T>} all @param {AbortSignal} signal @param {(one: T) => Promise<void>} act
- */
-async function forEach(all, signal, act) {
-  const queue = Iterator.from(all);
-  const workers = Array.from({ length: PARALLEL }, async () => {
-    for (const one of queue) {
-      signal.throwIfAborted();
-      await act(one);
-    }
-  });
-  await Promise.all(workers);
+  for (const [id, { name, tag }] of plants) {
+    const old = others.get(id);
+    if (!old) continue;
+    const plant = { id: old.id, name, tag: columns.tag < 0 ? old.tag : tag };
+    const isSame = trim(old.name) === trim(name) && trim(old.tag) === trim(plant.tag);
+    if (isSame) same.add(id);
+    else changing.push({ old, plant });
+  }
+  return changing;
 }

@@ -1,6 +1,6 @@
 /** The import on the page: files and rows are taken, by a dialog, a drop or a paste, and previewed. */
 
-import { Frame, open } from "./dialogs.js";
+import { ask, DISCARD, Frame, isTyped, open } from "./dialogs.js";
 import { isTextField, say } from "./elements.js";
 import { html } from "./html.js";
 import { may, state, update } from "./state.js";
@@ -14,7 +14,7 @@ export function chooseFile({ currentTarget }) {
 /** Take what is dropped on the page, or pasted outside of text fields. */
 export function watchFiles() {
   const takesFiles = () =>
-    state.isSignedIn && may("plants:create") && (!state.dialog || state.dialog.View === ImportView);
+    state.isSignedIn && may("plants:create") && (!state.dialog || state.dialog.takesFiles);
   document.ondragover = document.ondrop = (event) => {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault(); // otherwise the browser would open the file
@@ -50,8 +50,9 @@ function takeRows(text) {
 }
 
 /** @param {File} file */
-function show(file, isPasted = false) {
+async function show(file, isPasted = false) {
   const { dialog } = state;
+  if (isTyped() && (await ask(DISCARD)) !== "yes") return;
   import("./preview.js").then(
     ({ openPreview }) => state.dialog === dialog && openPreview(file, isPasted),
     () => say("It cannot be loaded"),
@@ -61,7 +62,7 @@ function show(file, isPasted = false) {
 /** Ask for a file, or for rows. */
 export function chooseImport() {
   const dialog = { View: ImportView, title: "Import plants", content: {}, act: async () => {} };
-  open({ ...dialog, isDisposable: true });
+  open({ ...dialog, isDisposable: true, takesFiles: true });
 }
 
 function ImportView() {

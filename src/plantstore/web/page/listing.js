@@ -236,8 +236,9 @@ export function type({ currentTarget: { value } }) {
 /** Search for what is typed, and select it: what is typed or scanned next replaces it. @param {On<HTMLFormElement>} event */
 export function submitSearch(event) {
   event.preventDefault();
-  search();
+  const loaded = search();
   event.currentTarget.querySelector("input")?.select();
+  return loaded;
 }
 
 /** Search for what is typed, or for the beginning of a long text. */
@@ -246,8 +247,9 @@ export function search() {
   const q = typed.slice(0, TEXT_MAX);
   const kept = select(state.query, SEARCHED.slice(1));
   if (q !== typed) update({ search: q });
-  visit("q", addressOf([...(q ? [["q", q]] : []), ...kept]));
+  const loaded = visit("q", addressOf([...(q ? [["q", q]] : []), ...kept]));
   if (q !== typed) say(`Only the first ${TEXT_MAX} characters are searched`);
+  return loaded;
 }
 
 /** Begin the list by name at what is typed, after a pause. @param {On<HTMLInputElement>} event */
@@ -262,7 +264,7 @@ export function beginAt({ currentTarget: { value } }) {
 function visit(field, address) {
   const isAgain = history.state?.typed === field;
   history[isAgain ? "replaceState" : "pushState"]({ typed: field }, "", address);
-  leavePage();
+  return leavePage();
 }
 
 /**

@@ -44,7 +44,8 @@
  * @property {Plant[][]} twins for each row without an id, the plants that have its name, if there are any
  * @property {number} total the index of a row of totals, or -1
  * @property {number} left how many rows are left out
- * @property {Changing[]} changing some plants that change
+ * @property {Changing[]} changing the plants that change
+ * @property {import("./client.js").Change[]} [changes] of them, if they are to be updated
  * @property {import("./client.js").ImportResult} [result] what a dry run says, or the import
  * @property {import("./sets.js").Action} [action]
  *

@@ -46,9 +46,6 @@ function PlantView({ plant, tag }) {
         cancel=${readOnly ? "Close" : "Cancel"} more=${plant && html`<${Delete} />`}>
       <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus required
         readOnly=${readOnly} value=${plant?.name} oninput=${type} />
-      <p id="namesake" class="hint" role="status">
-        ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}
-      </p>
       <${Field} id="plant-tag" name="tag" label="Tag" ...${SUGGESTING} readOnly=${readOnly}
         value=${plant?.tag ?? tag} />
       ${
@@ -57,6 +54,9 @@ function PlantView({ plant, tag }) {
           pattern="\\s*-?[0-9]+\\s*" title="A whole number" hint=${ANY_ID} />`
       }
       ${plant && html`<${Steps} plant=${plant} />`}
+      <p id="namesake" class="hint" role="status">
+        ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}
+      </p>
     <//>
   `;
 }
@@ -223,6 +223,7 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     content: { tag },
     act,
     goesOn: "another",
+    takesFiles: true,
   };
   forgetNamesake();
   open(dialog);
@@ -267,9 +268,9 @@ async function takeId(action) {
 }
 
 /** @param {string} link `#/plants/7` */
-export function openPlant(link) {
+export async function openPlant(link) {
   enterAddress(link);
-  openLinkedPlant();
+  await openLinkedPlant();
 }
 
 /** Open the plant that the address names: `#/plants/7`. */

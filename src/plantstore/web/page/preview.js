@@ -13,7 +13,7 @@ import { client } from "./client.js";
 import { FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
 import { Choice, Frame, open } from "./dialogs.js";
 import { countPlants, focus, number } from "./elements.js";
-import { findStored, readChanging, readPlants, SHOWN_CHANGES } from "./existing.js";
+import { findStored, readChanging, readPlants } from "./existing.js";
 import { html, renew } from "./html.js";
 import { pick } from "./listing.js";
 import { fold } from "./names.js";
@@ -46,6 +46,9 @@ const NAMED_MAX = 5;
 
 /** The status of an error that is none of the service: it stays when the service responds. */
 const UNREADABLE = 400;
+
+/** How many of the plants that change are shown. */
+const SHOWN_CHANGES = 50;
 
 /** How many characters of a row tell which one it is. */
 const ROW_SHOWN = 60;
@@ -108,7 +111,7 @@ async function refresh(preview) {
   }
   // Enter does what the main button says, if nothing is to be decided.
   if (document.activeElement?.matches("#preview menu button")) {
-    focus("#preview form:valid menu .primary");
+    focus("#preview fieldset :is(select, :invalid), #preview form:valid menu .primary");
   }
 }
 
@@ -126,12 +129,13 @@ async function check(preview, signal) {
   }
   preview.plan = plan;
   update();
-  const conflict = may("plants:update") ? "replace" : "refuse";
+  // Plants that cannot be compared are not overwritten.
+  const conflict = may("plants:update") && may("plants:read") ? "replace" : "refuse";
   const { result } = await client.import(plan.file, { conflict, signal, isDry: true });
   const refused = result.errors.filter(({ error }) => error === ID_TAKEN);
   const taken = result.replaced + refused.length;
   const known = preview.same.size;
-  if (taken > 0) plan.changing = await readChanging(plan, preview.same, signal);
+  if (taken > 0) plan.changing = await readChanging(plan, preview, signal);
   signal.throwIfAborted();
   if (preview.same.size > known) return check(preview, signal); // without these rows
   const isAlike = (/** @type {Changing} */ { old, plant }) => fold(old.name) === fold(plant.name);
@@ -307,8 +311,8 @@ function Plants({ preview }) {
 /** Ask what becomes of rows whose plants exist, or whose names plants have. @param {{preview: Preview}} props */
 function Questions({ preview }) {
   const plan = /** @type {Plan} */ (preview.plan);
-  const { twins, changing } = plan;
-  const existing = countExisting(plan);
+  const { twins, changing, result } = plan;
+  const existing = result?.replaced ?? 0;
   const named = [...new Set(twins.flat())].map((old) => ({ old }));
   const are = twins.length === 1 ? "is" : "are";
   const at =
@@ -393,15 +397,10 @@ function isNeeded(preview) {
   return Boolean(plan?.result && isNamed(preview) && countChanges(plan) > 0);
 }
 
-/** Return how many plants exist and would change. @param {Plan} plan */
-function countExisting({ result }) {
-  return result?.replaced ?? 0;
-}
-
 /** Return how many plants an import would store or change. @param {Plan} plan */
 function countChanges(plan) {
-  const { stored = 0 } = plan.result ?? {};
-  return stored + (plan.conflict === "skip" ? 0 : countExisting(plan));
+  const { stored = 0, replaced = 0 } = plan.result ?? {};
+  return stored + (plan.conflict === "skip" ? 0 : replaced);
 }
 
 /** @param {Preview} preview */
@@ -421,8 +420,7 @@ function describeNotes(preview) {
       sent.some(({ plant }) => plant.id === ""),
     "The plants that have the numbers of the first column as ids have other names. If these are their ids, choose the column.":
       preview.isWrong === true && columns.id < 0,
-    "Choose the column of the names. Without names, a file can set the tags of 1,000 plants.":
-      !isNamed(preview),
+    "Choose the column of the names.": !isNamed(preview),
     [explainNoUndo(findScope(plan.result))]: explainNoUndo(findScope(plan.result)) !== "",
   };
   const own = Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));

@@ -12,10 +12,15 @@ import { number, say } from "./elements.js";
 import { html } from "./html.js";
 import { enumerate, writePlan } from "./plan.js";
 import { listRefused, RefusedRows, readRefused } from "./refused.js";
+import { ApiError, CHANGED, messageOf } from "./requests.js";
 import { attempt, findScope, finish, makeAction } from "./sets.js";
 import { change, state, update } from "./state.js";
 
-const SAFE = "Importing the same file again is safe.";
+/** What became of plants that are not what the preview showed. */
+const KEPT = "changed by others and kept";
+
+/** What has become of no rows. */
+const NOTHING = { stored: 0, already_stored: 0, replaced: 0, skipped: 0, refused: 0, kept: 0 };
 
 /** How many ids the service gives at once. */
 const IDS_MAX = 1000;
@@ -43,26 +48,17 @@ export async function importPlants(preview) {
 /** @param {Preview} preview @param {AbortSignal} signal */
 async function send(preview, signal) {
   const plan = /** @type {Plan} */ (preview.plan);
-  const unnumbered = plan.sent.filter(({ plant }) => plant.id === "");
-  if (unnumbered.length > 0) {
-    const ids = await takeIds(unnumbered.length, signal);
-    await writePlan(plan, ids.values(), signal);
-    for (const [at, { plant }] of unnumbered.entries()) plant.id = ids[at];
-  }
-  const { file, conflict } = plan;
-  const what = `imported: ${file.name}`;
-  plan.action ??= makeAction(what, plan.sent.length, findScope(plan.result), true);
+  plan.action ??= await begin(plan, signal);
   const { action } = plan;
-  const store = async () => {
-    const answer = await client.import(file, { conflict, signal, set: action.set });
-    signal.throwIfAborted();
-    return answer;
-  };
-  const { result, isRecorded } = await attempt(action, store, signal);
+  const isContinued = action.set !== "";
+  const make = () => store(plan, { set: action.set, signal }, isContinued);
+  const { result, isRecorded } = await attempt(action, make, signal);
   plan.result = result;
-  const many = result.stored + result.replaced;
-  const both = `${number(result.stored)} new, ${number(result.replaced)} changed: ${file.name}`;
-  const text = result.replaced > 0 ? both : undefined;
+  const { stored, replaced, kept = 0 } = result;
+  const many = stored + replaced;
+  const counts = [`${number(stored)} new`, `${number(replaced)} changed`];
+  if (kept > 0) counts.push(`${number(kept)} ${KEPT}`);
+  const text = replaced + kept > 0 ? `${counts.join(", ")}: ${plan.file.name}` : undefined;
   finish(action, many, { isRecorded, isChanged: many > 0 }, undefined, text);
   if (many === 0) say(`Nothing was imported: ${describeResult(plan)}`);
   preview.isDone = true;
@@ -72,6 +68,60 @@ async function send(preview, signal) {
   const rows = `\ufeff${write(listRefused(plan, preview.refused), plan.table.separator)}`;
   const url = URL.createObjectURL(new Blob([rows], { type: "text/csv" }));
   preview.saved = { name: `${plan.base}-refused.csv`, url };
+}
+
+/**
+ * Give ids to the rows that have none, and leave the rows that change plants out of the file: they are
+ * sent as changes of the plants that the preview showed.
+ *
+ * @param {Plan} plan @param {AbortSignal} signal
+ */
+async function begin(plan, signal) {
+  const { result, changing } = plan;
+  const isUpdate = plan.conflict === "replace";
+  plan.changes = isUpdate ? changing.map(({ old, plant }) => ({ before: old, after: plant })) : [];
+  const changed = new Set(plan.changes.map(({ after }) => after?.id));
+  plan.sent = plan.sent.filter(({ plant }) => !changed.has(plant.id));
+  const unnumbered = plan.sent.filter(({ plant }) => plant.id === "");
+  const ids = await takeIds(unnumbered.length, signal);
+  await writePlan(plan, ids.values(), signal);
+  for (const [at, { plant }] of unnumbered.entries()) plant.id = ids[at];
+  const total = plan.sent.length + plan.changes.length;
+  return makeAction(`imported: ${plan.file.name}`, total, findScope(result), true);
+}
+
+/**
+ * Store the new plants, and change those that still are what the preview showed.
+ *
+ * @param {Plan} plan @param {{set: string, signal: AbortSignal}} options
+ * @param {boolean} isContinued whether the set may have changes of an attempt before
+ */
+async function store({ file, conflict, changes = [] }, options, isContinued) {
+  const { set, signal } = options;
+  const keeps = conflict === "replace";
+  const answer = await client.import(file, { ...options, conflict: keeps ? "skip" : conflict });
+  const { result } = answer;
+  if (keeps) [result.kept, result.skipped] = [result.skipped, 0];
+  if (changes.length > 0) {
+    const { result: made, isRecorded } = await client.change(changes, options);
+    const other = made.errors.find(({ error }) => error !== CHANGED);
+    if (other) throw new ApiError(other.message, 400);
+    result.replaced += made.replaced;
+    result.already_stored += made.already_stored;
+    result.kept = (result.kept ?? 0) + made.refused;
+    answer.isRecorded ||= isRecorded;
+  }
+  // The service knows what all attempts have made, unless the token does not permit the undo.
+  const all = isContinued && answer.isRecorded;
+  const counts = all ? await client.undo(set, { isDry: true, signal }).catch(messageOf) : "";
+  if (typeof counts !== "string") {
+    const rows = result.stored + result.replaced + result.already_stored;
+    result.stored = counts.deleted;
+    result.replaced = counts.restored + counts.kept;
+    result.already_stored = Math.max(0, rows - result.stored - result.replaced);
+  }
+  signal.throwIfAborted();
+  return answer;
 }
 
 /** @param {number} many @param {AbortSignal} signal */
@@ -87,8 +137,8 @@ async function takeIds(many, signal) {
 }
 
 /** Return a link to the plants that were imported, if all of them are new. @param {Plan} plan */
-function linkTo({ sent, result }) {
-  if (sent.length === 0 || result?.stored !== sent.length) return null;
+function linkTo({ sent, changes = [], result }) {
+  if (sent.length === 0 || result?.stored !== sent.length + changes.length) return null;
   const [first] = sent
     .map(({ plant }) => BigInt(plant.id))
     .sort((one, other) => (one < other ? -1 : 1));
@@ -103,7 +153,7 @@ export function SentView({ preview: { isDone, saved, refused } }) {
       <progress hidden=${!isRunning} aria-label="Import" />
       ${isDone && refused && html`<${RefusedRows} ...${refused} />`}
       ${saved && html`<p><a class="button" href=${saved.url} download=${saved.name}>Save the refused rows</a></p>`}
-      <p class="hint">${!isDone && !isRunning && SAFE}</p>
+      <p class="hint">${!isDone && !isRunning && "Importing the same file again is safe."}</p>
     <//>
   `;
 }
@@ -115,11 +165,12 @@ export function SentView({ preview: { isDone, saved, refused } }) {
  * @param {Plan} plan
  */
 export function describeResult({ result, faults, conflict, same, left }) {
-  const { stored = 0, already_stored = 0, replaced = 0, skipped = 0, refused = 0 } = result ?? {};
+  const { stored, already_stored, replaced, skipped, refused, kept } = { ...NOTHING, ...result };
   const change = conflict === "skip" ? 0 : replaced;
   const counts = {
     ...{ new: stored, "the same": already_stored + same, change },
-    ...{ skipped: left + skipped + replaced - change, refused: refused + faults.size },
+    ...{ skipped: left + skipped + replaced - change, [KEPT]: kept },
+    refused: refused + faults.size,
   };
   const parts = Object.entries(counts).filter(([what, many]) => many > 0 || what === "new");
   return parts.map(([what, many]) => `${number(many)} ${what}`).join(", ");

@@ -31,8 +31,10 @@ export const state = {
   current: "",
   /** The tags that begin with what is typed. */
   tags: /** @type {string[]} */ ([]),
-  /** What filters the list of tags, and the list: undefined if it was not read yet, null if it cannot be. */
+  /** What the list of tags has, and the list: undefined if it was not read yet, null if it cannot be. */
   tagFilter: "",
+  tagSort: "tag",
+  hasAllTags: false,
   tagList: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),

@@ -7,8 +7,9 @@ import { html } from "./html.js";
 import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
-/** How many tags the list has at most. Others are found with its filter. */
+/** How many tags the list has, unless all are asked for, and how many the service lists at once. */
 const TAGS_MAX = 300;
+const LISTED_MAX = 1000;
 
 /** How many tags are suggested. */
 const SUGGESTED = 20;
@@ -49,13 +50,18 @@ async function read() {
   reading.abort();
   reading = new AbortController();
   const { signal } = reading;
-  const query = { q: state.tagFilter, limit: String(TAGS_MAX) };
+  const { tagFilter: q, tagSort: sort, hasAllTags } = state;
+  const first = { q, sort, limit: String(hasAllTags ? LISTED_MAX : TAGS_MAX) };
   try {
-    const [{ total }, tags] = await Promise.all([
+    const [{ total }, list] = await Promise.all([
       client.list(new URLSearchParams(), 1, signal),
-      client.listTags(query, signal),
+      client.listTags(first, signal),
     ]);
-    update({ tagList: { ...tags, total } });
+    while (list.next && hasAllTags) {
+      const { tags, next } = await client.listTags(list.next, signal);
+      Object.assign(list, { tags: [...list.tags, ...tags], next });
+    }
+    update({ tagList: { ...list, total } });
   } catch (error) {
     if (signal.aborted) return;
     messageOf(error); // The page works without the list.
@@ -87,17 +93,27 @@ export function TagsButton() {
 export function TagList() {
   const { tagFilter, tagList } = state;
   if (tagList === null || tagList?.total === 0) return null;
-  const { tags = [], untagged, total, hasMore = false } = tagList ?? {};
+  const { tags = [], untagged, total, next } = tagList ?? {};
   const shown = state.shownQuery.has("untagged") ? undefined : state.shownQuery.get("tag");
   const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) => {
     update({ tagFilter: currentTarget.value.slice(0, TEXT_MAX) });
     filter(read);
   };
+  const change = (/** @type {Partial<typeof state>} */ choice) => {
+    update(choice);
+    read();
+  };
+  const sort = (/** @type {On<HTMLInputElement>} */ { currentTarget: { checked } }) =>
+    change({ tagSort: checked ? "-plants" : "tag" });
   return html`
     <aside id="tag-list" popover aria-label="Tags" data-needs="plants:read"
         ontoggle=${refreshTags}>
       <input type="search" aria-label="Filter tags" placeholder="Filter tags" spellcheck=${false}
         value=${tagFilter} oninput=${type} />
+      <label class="choice">
+        <input type="checkbox" checked=${state.tagSort === "-plants"} onchange=${sort} />
+        ${" "}Most plants first
+      </label>
       <ul>
         <${Entry} href=${addressOf({})} text="All" many=${total} isShown=${shown === null} />
         <${Entry} href=${addressOf({ untagged: "true" })} text="Untagged" many=${untagged}
@@ -108,7 +124,12 @@ export function TagList() {
               isShown=${tag === shown} />`,
         )}
       </ul>
-      ${hasMore && html`<p class="hint">Filter to see others.</p>`}
+      ${
+        next
+          ? html`<button type="button" onclick=${() => change({ hasAllTags: true })}>Show all tags</button>`
+          : tagList &&
+            html`<p class="hint">${number(tags.length)} ${tags.length === 1 ? "tag" : "tags"}</p>`
+      }
     </aside>
   `;
 }

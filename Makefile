@@ -53,7 +53,7 @@ PYTEST := pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist workstea
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run site postgres image dist test test-project test-portable test-minimum test-pythons \
+.PHONY: help setup run postgres image dist test test-project test-portable test-minimum test-pythons \
 	programs project-programs check javascript npm vendor format docs simulate soak cluster cluster-programs \
 	bench bench-peers lock clean
 
@@ -166,9 +166,6 @@ bench: $(VENV)/.dev programs ## measure into benchmarks/results/ (needs wrk and 
 bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm $(PEERS)/go_sqlite ## compare with other servers, into the same folder
 	$(BIN)/python benchmarks/peers.py
 
-site: $(VENV)/.site ## build the documents as a site into site/
-	$(BIN)/python tools/website.py
-
 docs: $(VENV)/.dev programs ## write web/openapi.json, parts of documents, screenshots
 	$(BIN)/python tools/documents.py
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python tools/screenshots.py
@@ -181,7 +178,6 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --output-file requirements/dev.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group soak --output-file requirements/soak.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group cluster --output-file requirements/cluster.txt
-	$(BIN)/uv pip compile $(LOCK) --group site --output-file requirements/site.txt
 	$(BIN)/uv pip compile $(LOCK) --group peers --output-file requirements/peers.txt
 	$(BIN)/uv pip compile $(COMPILE) --upgrade --resolution lowest-direct pyproject.toml --extra postgres \
 		--output-file $(VENV)/minimum.txt
@@ -207,7 +203,7 @@ cluster-programs:
 	$(call install,etcd:etcd-server haproxy:haproxy)
 
 clean: ## remove everything that make created, except databases
-	rm -rf .venv .venv-* dist site benchmarks/peers/node_modules $(JAVASCRIPT)/node_modules
+	rm -rf .venv .venv-* dist benchmarks/peers/node_modules $(JAVASCRIPT)/node_modules
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # The last step writes .made, so an environment without it is incomplete. It is created again, and so
@@ -238,10 +234,6 @@ $(VENV)/.run: requirements/run.txt pyproject.toml $(VENV)/.made
 
 $(VENV)/.postgres: requirements/postgres.txt $(VENV)/.run
 	$(INSTALL) requirements/postgres.txt
-	touch $@
-
-$(VENV)/.site: requirements/site.txt $(VENV)/.dev
-	$(INSTALL) requirements/site.txt
 	touch $@
 
 $(VENV)/.soak: requirements/soak.txt $(VENV)/.dev

@@ -38,6 +38,13 @@ def test_every_error_number_is_documented_with_its_status() -> None:
     ]
 
 
+def shown(default: object) -> str:
+    """Return the default of a setting as an operator would write it."""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return "–" if default in (None, ()) else str(default)
+
+
 def test_every_setting_is_documented_with_its_variable_and_its_default() -> None:
     documented = [tuple(cell.strip("`") for cell in row[:3]) for row in rows("docs/settings.md")]
 
@@ -45,7 +52,7 @@ def test_every_setting_is_documented_with_its_variable_and_its_default() -> None
         (
             f"--{field.name.replace('_', '-')}",
             f"PLANTSTORE_{field.name.upper()}",
-            "None" if field.default == () else str(field.default),
+            shown(field.default),
         )
         for field in fields(Settings)
     ]

@@ -106,8 +106,8 @@ class OperationError(PlantStoreError):
 class RequestError(PlantStoreError):
     """A request is refused or failed; `code` is the error number that the client gets.
 
-    `lines_stored_through` is set if an import failed: the rows up to this line are stored; 0 if
-    none is known to be. `first_number` is set if older changes are no longer kept. `headers` are
+    `lines_stored_through` is set if an import failed: the rows up to this line are done; 0 if none
+    is known to be. `first_number` is set if older changes are no longer kept. `headers` are
     header fields of its response, besides those that all errors with this number have.
     """
 

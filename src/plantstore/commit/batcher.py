@@ -33,7 +33,7 @@ Rule 8: if only one process at a time can make calls, the thread waits for that 
     takes the batches. So a call has all requests that gathered while other processes made theirs.
 
 A batch has one owner at a time: the event loop until the batch is in the queue, then the
-thread until the batch is answered. So only the queue has a lock.
+thread until the batch is answered. So no thread waits for a lock but that of the queue.
 """
 
 import asyncio

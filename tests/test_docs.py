@@ -42,7 +42,7 @@ def shown(default: object) -> str:
     """Return the default of a setting as an operator would write it."""
     if isinstance(default, bool):
         return "on" if default else "off"
-    return "–" if default in (None, ()) else str(default)
+    return "none" if default in (None, ()) else str(default)
 
 
 def test_every_setting_is_documented_with_its_variable_and_its_default() -> None:

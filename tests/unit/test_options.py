@@ -1,7 +1,9 @@
 """What the options of the commands mean: settings, output files, and URLs of databases."""
 
 import contextlib
+import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,38 @@ def test_a_file_that_exists_is_not_overwritten(tmp_path: Path, *, is_there: bool
 
     assert target.read_text(encoding="utf-8") == "precious"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.fixture
+def no_links(tmp_path: Path) -> Path:
+    """Return a folder in which there are no hard links, as on a USB stick."""
+
+    def refuse(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "os.link" and str(tmp_path) in str(arguments[0]):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    sys.addaudithook(refuse)  # it stays until the process ends
+    return tmp_path
+
+
+def test_a_file_system_without_hard_links_gets_the_file_and_keeps_an_existing_one(
+    no_links: Path,
+) -> None:
+    target = no_links / "target"
+    with new_file(target, DATABASE, force=False, mode=0o640) as partial:
+        partial.write_text("precious", encoding="utf-8")
+    mode = target.stat().st_mode & 0o777
+
+    other = no_links / "other"
+    with (
+        pytest.raises(OperationError, match="exists already"),
+        new_file(other, DATABASE, force=False, mode=0o600),
+    ):
+        target.rename(other)
+
+    assert other.read_text(encoding="utf-8") == "precious"
+    assert mode == 0o640
+    assert list(no_links.iterdir()) == [other]
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -46,8 +46,9 @@ class Client:
             self._send_encrypted()
             self.transport.read(self.transport.get_write_buffer_size())
 
-    def send(self, data: bytes) -> None:
-        self._tls.write(data)
+    def send(self, *records: bytes) -> None:
+        for record in records:
+            self._tls.write(record)
         self._send_encrypted()
 
     def end(self) -> None:
@@ -116,6 +117,17 @@ def test_responses_over_tls_arrive_and_what_is_held_of_them_counts(
     assert client.received.count(b"HTTP/1.1 200 OK") == 2
     assert client.received.count(b"x" * SIZE) == 2
     assert served.budget.unread_bytes == 0
+
+
+def test_records_that_arrive_together_are_one_piece(served: Served, client: Client) -> None:
+    """Only after many small pieces is a connection not read for a while."""
+    client.send(*(bytes([byte]) for byte in GET[:-1]))
+    is_read = client.transport.is_read
+    client.send(GET[-1:])
+    served.run()
+
+    assert is_read
+    assert client.received.startswith(b"HTTP/1.1 200 OK")
 
 
 def test_a_client_that_ends_its_connection_is_told_the_same(served: Served, client: Client) -> None:

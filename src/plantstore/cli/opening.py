@@ -103,8 +103,7 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
         if force:
             partial.replace(target)
         else:
-            target.hardlink_to(partial)  # unlike a rename, it never overwrites
-            partial.unlink()
+            _rename_to_new(partial, target)
         _sync(target.parent)
     except FileExistsError:
         raise _exists(target) from None
@@ -128,6 +127,25 @@ def standard_stream(stream: TextIO | None) -> BinaryIO:
     if stream is None:
         raise OperationError("The standard stream is closed")
     return stream.buffer
+
+
+def _rename_to_new(path: Path, target: Path) -> None:
+    """Rename a file, and never overwrite another.
+
+    Raises:
+        FileExistsError: the target exists.
+
+    """
+    try:
+        target.hardlink_to(path)
+    except FileExistsError:
+        raise
+    except OSError:  # FAT and exFAT, for example, have no hard links
+        # Now nobody else can create it. If the process is killed here, it stays empty.
+        target.touch(exist_ok=False)
+        path.replace(target)
+    else:
+        path.unlink()
 
 
 def _sync(path: Path) -> None:

@@ -186,9 +186,6 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the data up to the end of a request, unless too many bytes are held."""
-        exchange = self._exchange
-        if not exchange.keeps_alive and exchange.state.is_complete:  # TLS may have read it already
-            return
         budget = self._budget
         self.held_bytes += len(data)
         budget.incoming_bytes += len(data)
@@ -199,8 +196,7 @@ class Connection(asyncio.Protocol):
             self._hold(0)
             return
         self._reader.receive_data(data)
-        if not self._is_behind:  # TLS may bring data although reading is paused
-            self._advance()
+        self._advance()
         if self._exchange.state.is_arriving and len(data) < SMALL_PIECE_BYTES:
             self._small_pieces += 1
             if self._small_pieces > SMALL_PIECES_MAX:

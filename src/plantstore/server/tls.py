@@ -44,12 +44,13 @@ class Tls(asyncio.Protocol):
         self.set_write_buffer_limits = transport.set_write_buffer_limits
 
     def data_received(self, data: bytes) -> None:
-        """Give the connection what the client has sent, also if it reads nothing now."""
+        """Give the connection all that has arrived at once.
+
+        A client may send thousands of records of one byte.
+        """
         try:
-            for start in range(0, len(data), _PIECE_BYTES):
-                self._incoming.write(data[start : start + _PIECE_BYTES])
-                self._decrypt()
-        except ssl.SSLZeroReturnError:  # the client ends the connection, as we have done
+            self._decrypt(data)
+        except ssl.SSLZeroReturnError:  # the client ends the connection
             self.close()
         except ssl.SSLError:
             self._flush()  # it may be an alert
@@ -69,19 +70,27 @@ class Tls(asyncio.Protocol):
         if not self.handshake.cancelled():
             self._protocol.connection_lost(exc)
 
-    def _decrypt(self) -> None:
-        with contextlib.suppress(ssl.SSLWantReadError):  # the rest of a record has not arrived
-            if not self.handshake.done():
-                self._shake_hands()
-            while self._incoming.pending or self._tls.pending():
-                data = self._tls.read(_PIECE_BYTES)
-                if not data:
-                    self.close()  # as the client has done
-                    return
-                if not self._socket.is_closing():
-                    self._protocol.data_received(data)
-        if self._outgoing.pending:  # such as a new key
-            self._flush()
+    def _decrypt(self, data: bytes) -> None:
+        pieces: list[bytes] = []
+        try:
+            for start in range(0, len(data), _PIECE_BYTES):
+                self._incoming.write(data[start : start + _PIECE_BYTES])
+                with contextlib.suppress(ssl.SSLWantReadError):  # the rest of a record is missing
+                    self._read_records(pieces)
+                if self._outgoing.pending:  # such as a new key
+                    self._flush()
+        finally:
+            if pieces and not self._socket.is_closing():
+                self._protocol.data_received(b"".join(pieces))
+
+    def _read_records(self, pieces: list[bytes]) -> None:
+        if not self.handshake.done():
+            self._shake_hands()
+        while self._incoming.pending or self._tls.pending():
+            piece = self._tls.read(_PIECE_BYTES)
+            if not piece:
+                raise ssl.SSLZeroReturnError
+            pieces.append(piece)
 
     def _shake_hands(self) -> None:
         try:

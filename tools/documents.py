@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import openapi
-from plantstore.api.exports import EXPORTS_MAX
+from plantstore.api.exports import EXPORTS_MAX, READING_THREADS
 from plantstore.store import CONNECTIONS_MAX
 
 Node: TypeAlias = dict[str, Any]
@@ -17,9 +17,10 @@ Node: TypeAlias = dict[str, Any]
 ROOT = Path(__file__).parent.parent
 INTERFACE = openapi.make_document()
 
+# Each export has a snapshot. Before it, the threads may search for empty tags.
 CONNECTIONS = (
-    f"`max_connections` must be at least {CONNECTIONS_MAX + EXPORTS_MAX} for each worker of all"
-    " instances, plus some for operators.\n"
+    f"`max_connections` must be at least {CONNECTIONS_MAX + EXPORTS_MAX + READING_THREADS} for each"
+    " worker of all instances, plus some for operators.\n"
 )
 
 

@@ -19,7 +19,8 @@ from plantstore.tokens import TokenRecord
 class Reads(NamedTuple):
     """How a service runs reads of one kind.
 
-    No read waits for one of another kind, except those of `Tail`, which share the connections.
+    No read waits for one of another kind, except on SQLite: there `Tail`, `look`, and the search
+    of a CSV export for empty tags share the connections, and each may wait for the others.
 
     Attributes:
         threads: number of threads that read, each with a connection of its own.
@@ -50,9 +51,10 @@ READS: Final = {
 }
 READS_AT_ONCE: Final = sum(reads.threads for reads in READS.values())
 
-# Connections of a process to the database, besides those of exports. Four are not for READS: one
-# applies changes, one reads tokens, one writes everything else, and one waits for changes.
-CONNECTIONS_MAX: Final = READS_AT_ONCE + 4
+# Connections of a process to PostgreSQL, besides those of exports. Six are not for READS: one
+# applies changes, one reads tokens, one writes everything else, one is for `look`, and `Tail` has
+# two: one waits for changes, and one reads them.
+CONNECTIONS_MAX: Final = READS_AT_ONCE + 6
 
 # How long an idle store is left alone after `tidy`, and after a `tidy` that something prevented.
 TIDY_SECONDS: Final = 5.0

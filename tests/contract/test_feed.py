@@ -277,6 +277,26 @@ def test_changes_are_trimmed_beside_commits_at_least_as_fast_as_they_come(path: 
     assert kept == [(TRIM_CHANGES, 10_000)]
 
 
+def test_changes_are_acknowledged_if_old_ones_cannot_be_trimmed(path: Path) -> None:
+    database = f"sqlite:///{path}"
+    plants = [NewPlant(id_, "a") for id_ in range(TRIM_CHANGES)]
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(1)
+        store.apply_changes(plants)
+        change(database, "UPDATE changes SET at = at - 86400")
+        nowhere = "BEFORE DELETE ON changes BEGIN DELETE FROM nowhere; END"
+        change(database, f"CREATE TRIGGER broken {nowhere}")
+
+        outcomes = store.apply_changes([Deletion(plant.id) for plant in plants])
+
+        change(database, "DROP TRIGGER broken")
+        store.apply_changes(plants)
+        kept = apsw.Connection(str(path)).execute("SELECT count(*) FROM changes").get
+
+    assert outcomes == [Outcome.DELETED] * len(plants)
+    assert kept == 2 * TRIM_CHANGES, "the old ones are trimmed later"
+
+
 def test_no_follower_skips_a_change_of_a_transaction_that_is_held_open(
     url: str, opened: Callable[..., Store]
 ) -> None:

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+from plantstore.api.exports import READING_THREADS
 from plantstore.changes import Deletion, Outcome
-from plantstore.errors import NothingDoneError, StoreUnavailableError
+from plantstore.errors import ErrorCode, FeedError, NothingDoneError, StoreUnavailableError
 from plantstore.listings import Listing
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
@@ -320,6 +321,24 @@ def test_a_server_that_failed_is_tried_last_and_all_connections_to_it_are_replac
     assert clock.use() is replaced[1]
 
 
+def test_an_error_of_a_server_that_takes_no_writes_any_more_is_not_trusted(
+    server: Server, clock: Clock
+) -> None:
+    used = clock.use()
+
+    def may_write() -> bool:
+        with clock.primary.using("It failed") as connection:
+            if connection.execute("SHOW transaction_read_only").fetchall() == [("on",)]:
+                raise FeedError(ErrorCode.CHANGES_GONE, "Not all changes are kept")
+        return True
+
+    with read_only(server), pytest.raises(StoreUnavailableError, match="It failed") as caught:
+        wait_until(lambda: not may_write())
+
+    assert used.closed
+    assert "takes no writes any more" in caught.value.reason
+
+
 def test_a_closed_store_opens_no_connection(clock: Clock) -> None:
     with clock.primary.using("It failed") as used:
         idle = clock.use()
@@ -331,7 +350,7 @@ def test_a_closed_store_opens_no_connection(clock: Clock) -> None:
         clock.use()
 
 
-def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
+def test_a_process_has_a_connection_for_each_use_that_may_run_at_once(
     server: Server, opened: Callable[..., Store]
 ) -> None:
     store = opened(server.url() + "?options=-cstatement_timeout%3D2min%20-clock_timeout%3D2min")
@@ -343,6 +362,9 @@ def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
     calls = [reads[kind] for kind, each in READS.items() for _ in range(each.threads)]
     calls += [lambda store: store.apply_changes([PLANT])]
     calls += 2 * [reads["find_token"], lambda store: store.hand_out_ids(1)]  # with a lock for each
+    calls += [reads["read_changes"], lambda store: store.look()]  # of `Tail` and of `/readyz`
+    calls += READING_THREADS * [lambda store: store.list_plants(Listing(tag=""))]
+    connections_max = CONNECTIONS_MAX + READING_THREADS
     every_table = "LOCK plants, tokens, changes, feed IN ACCESS EXCLUSIVE MODE"
 
     def connections() -> list[int]:
@@ -359,10 +381,10 @@ def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
         contextlib.closing(in_the_way(server.url(), every_table)),
     ):
         made = [pool.submit(call, store) for call in calls]
-        wait_until(lambda: connections() == [CONNECTIONS_MAX, CONNECTIONS_MAX - 1])
+        wait_until(lambda: connections() == [connections_max, connections_max - 1])
 
     assert not any(each.exception(60) for each in made)
-    assert connections() == [CONNECTIONS_MAX - 1, 0]  # nothing waits for changes any more
+    assert connections() == [connections_max - 1, 0]  # nothing waits for changes any more
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from plantstore.changes import Deletion
-from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.errors import NothingDoneError, StoreUnavailableError, UsageError
 from plantstore.listings import Listing, Place, TagListing
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
@@ -30,7 +30,7 @@ from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.sqlite_tags import MAKE_COUNTS, tags_query
 from plantstore.storage.sqlite.wal import PAUSE_SECONDS, WAIT_SECONDS, WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
-from plantstore.store import CONNECTIONS_MAX, TIDY_SECONDS, TIDY_SOON_SECONDS
+from plantstore.store import READS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
 from support.stores import read_all
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -59,8 +59,8 @@ def test_each_read_that_may_run_at_once_has_a_connection(store: SQLiteStore, pat
 
     files = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
 
-    # One of them waits for changes, and is opened when there are streams.
-    assert files.count(path) == CONNECTIONS_MAX - 1
+    # The others apply changes, read tokens, and write everything else.
+    assert files.count(path) == READS_AT_ONCE + 3
 
 
 def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLiteStore) -> None:
@@ -92,6 +92,7 @@ def test_a_command_that_only_reads_writes_neither_the_database_nor_its_log(
     [
         ("_small_writes", lambda store: store.probe()),
         ("_writes", lambda store: store.apply_changes([NewPlant(2, "b")])),
+        ("_writes", lambda store: store.apply_changes([Deletion(1)])),
     ],
 )
 def test_tokens_and_plants_are_read_while_a_probe_or_a_change_waits_for_another_process(
@@ -115,7 +116,7 @@ def test_tokens_and_plants_are_read_while_a_probe_or_a_change_waits_for_another_
         meanwhile = read_all(store)
         go_on.set()
 
-        with pytest.raises(StoreUnavailableError, match="cannot be written: database is locked"):
+        with pytest.raises(NothingDoneError, match="cannot be written: database is locked"):
             waiting.result(60)
         assert meanwhile == before
 

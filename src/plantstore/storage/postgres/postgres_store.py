@@ -1,9 +1,8 @@
 """The store in a PostgreSQL database.
 
-The store has as many connections as threads that use it at once: one thread applies changes, and
-READS_AT_ONCE read plants. Two are each behind a lock: one reads tokens, and one writes everything
-but plants. A scan, a check, or what waits for changes opens a connection of its own, because it
-takes long.
+The store has as many connections as threads that use it at once. Two are each behind a lock: one
+reads tokens, and one writes everything but plants. A scan, a check, or what waits for changes opens
+a connection of its own, because it takes long.
 
 Any number of stores, in any number of processes, may use one database: a store caches nothing but
 pages of tags, until the next change.

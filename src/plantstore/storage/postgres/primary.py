@@ -120,14 +120,17 @@ class Primary:
         Raises:
             NothingDoneError: there is no connection, and nothing was sent.
             StoreUnavailableError: the server caused an error in the block, or its results
-                cannot be trusted.
+                cannot be trusted. This replaces an error that the block raised.
 
         """
         connection = self._take(for_writes=for_writes)
         try:
             with translate_errors(what):
-                yield connection
-                connection.check()
+                try:
+                    yield connection
+                finally:
+                    if not connection.closed:  # an error may be an outdated result, too
+                        connection.check()
             connection.used_at = self._monotonic()
         except StoreUnavailableError as error:
             error.reason = shorten(f"{connection.server}: {error.reason}", REASON_CHARACTERS_MAX)

@@ -18,7 +18,7 @@ from typing import Final
 import apsw
 import msgspec
 
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import NothingDoneError, StoreUnavailableError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import (
     SchemaPolicy,
@@ -261,9 +261,15 @@ def translate_errors(what: str) -> Iterator[None]:
     Args:
         what: the beginning of the message.
 
+    Raises:
+        NothingDoneError: another process kept the lock. SQLite waits for it before it writes.
+        StoreUnavailableError: the storage caused the error.
+
     """
     try:
         yield
+    except apsw.BusyError as error:
+        raise NothingDoneError(f"{what}: {error}") from error
     except (apsw.CorruptError, apsw.SQLError) as error:  # SQLError: no such column, for example
         raise StoreUnavailableError(
             f"{what}, because it is damaged, or another program changed its schema: {error}; run"
@@ -273,7 +279,6 @@ def translate_errors(what: str) -> Iterator[None]:
         OSError,
         msgspec.DecodeError,  # the file holds damaged data
         UnicodeDecodeError,
-        apsw.BusyError,
         apsw.CantOpenError,
         apsw.FullError,
         apsw.IOError,

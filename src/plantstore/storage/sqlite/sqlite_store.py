@@ -182,22 +182,24 @@ class SQLiteStore(TokenAndIdTables):
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with translate_errors(_CANNOT_WRITE):
             with self._guard.checked():
-                self._trim_feed(len(changes))
                 outcomes = create_plants(self._writes, changes)
                 if outcomes is None:
                     with transaction(self._writes):
                         outcomes = write_changes(self._writes, changes)
+                self._untrimmed += len(changes)
+                if self._untrimmed >= TRIM_CHANGES:
+                    self._trim_feed()
             self._wal_limit.bound()
         for watcher in self._watchers:
             watcher.set()
         return outcomes
 
-    def _trim_feed(self, changes: int) -> None:
-        self._untrimmed += changes
-        if self._untrimmed >= TRIM_CHANGES:
-            with transaction(self._writes):
-                FEED.trim(executor(self._writes), 2 * self._untrimmed)  # faster than they come
-            self._untrimmed = 0
+    def _trim_feed(self) -> None:
+        changes_max = 2 * self._untrimmed  # faster than they come
+        self._untrimmed = 0  # after a failure, wait as long as after a success
+        # The changes of the batch are made, whatever fails here.
+        with contextlib.suppress(StoreUnavailableError, apsw.Error), transaction(self._writes):
+            FEED.trim(executor(self._writes), changes_max)
 
     def tidy(self) -> float:
         try:

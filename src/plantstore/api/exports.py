@@ -106,8 +106,9 @@ class Exports:
         running = asyncio.get_running_loop().run_in_executor(self._threads, function)
         try:
             return await asyncio.shield(running)
-        finally:
+        except asyncio.CancelledError:
             await asyncio.gather(running, return_exceptions=True)
+            raise
 
     def _report(self, error: Exception) -> None:
         """Report why an export is cut off."""
@@ -193,7 +194,8 @@ def _pieces(
         message = "The log of the database is too long for another export; nothing was done"
         raise RequestError(ErrorCode.OVERLOADED, message)
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
-    if form is FORMATS["csv"] and not listing.tag and not listing.is_untagged:
+    may_have_empty = form is FORMATS["csv"] and not listing.tag and not listing.is_untagged
+    if may_have_empty and store.list_plants(Listing(tag="", limit=1)).items:
         for plants in scan(store.list_plants, listing._replace(tag="")):
             _render(form, plants)
             if plants:

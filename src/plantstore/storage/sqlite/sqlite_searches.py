@@ -412,26 +412,32 @@ def scan_pages(connection: apsw.Connection, listing: Listing) -> Iterator[list[N
     if not listing.is_everything:
         require_complete(connection)
         query = _query(connection, listing, may_collect=True)
-        if query and _matches(connection, query, SCAN_FOUND_MAX) <= SCAN_FOUND_MAX:
-            yield from _scan_found(connection, query, listing)
+        ids = _find_ids(connection, query, listing) if query else []
+        if query and len(ids) <= SCAN_FOUND_MAX:
+            yield from _scan_ids(connection, query, listing, ids)
             return
     yield from scan(partial(select_page, connection), listing)
 
 
-def _scan_found(
-    connection: apsw.Connection, query: _Query, listing: Listing
-) -> Iterator[list[NewPlant]]:
-    """Yield what a query finds. Its ids are found at once."""
-    words = () if query.is_exact else listing.words or ()
-    bindings = _bindings(listing, words) | {"match": query.match, "limit": SCAN_FOUND_MAX}
-    if listing.place is None:
+def _find_ids(connection: apsw.Connection, query: _Query, listing: Listing) -> list[int]:
+    """Return the ids of what a query finds, in order, or more than SCAN_FOUND_MAX of them."""
+    bindings: dict[str, Any] = {"match": query.match, "limit": SCAN_FOUND_MAX + 1}
+    if listing.place is None or _matches(connection, query, SCAN_FOUND_MAX) > SCAN_FOUND_MAX:
         found = _found(listing)
         bindings["after"] = first_id(listing)
     else:
         found = _sorted(listing.place)
         bindings |= _bindings_of(listing.place)
     found = f"SELECT CAST(json_group_array(id) AS BLOB) FROM ({found})"
-    ids = from_json(_IDS, connection.execute(found, bindings).get)
+    return from_json(_IDS, connection.execute(found, bindings).get)
+
+
+def _scan_ids(
+    connection: apsw.Connection, query: _Query, listing: Listing, ids: list[int]
+) -> Iterator[list[NewPlant]]:
+    """Yield the plants with these ids that belong to a listing, and remove the ids."""
+    words = () if query.is_exact else listing.words or ()
+    bindings = _bindings(listing, words)
     while ids:
         page = bindings | {"ids": to_json(ids[:SCAN_PLANTS_MAX]), "limit": SCAN_PLANTS_MAX}
         text, examined, _ = read_fitting(connection, _EXAMINE_IDS, page)

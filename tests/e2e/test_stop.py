@@ -46,6 +46,7 @@ def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
         assert client.post(NewPlant(1, "a")).status == 200
         with service.client(None) as new:
             assert new.send("GET", "/healthz").status == 200
+        service.wait_for_log("stopping")  # the second signal does not wait for the log
         assert service.stop(with_signal) == -with_signal
 
     assert stored_plants(service.database) == PLANTS

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from plantstore.api.auth import CACHE_SECONDS
-from plantstore.api.bulk_changes import IMPORTS_MAX
+from plantstore.api.bulk_changes import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX
 from plantstore.api.error_responses import STATUS
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_BYTES_MAX
@@ -87,6 +87,28 @@ def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_se
 
 
 # Imports.
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_batches_are_small_beside_single_changes(*, is_shared: bool) -> None:
+    store, shared = GatedStore(), SHARED_BATCH_ROWS_MAX
+
+    async def send() -> None:
+        async with asyncio.TaskGroup() as group:
+            if is_shared:
+                group.create_task(world.sending("POST", "/plants", VALID))
+                await asyncio.to_thread(store.entered.acquire)
+            rows = lines(2, 2 * shared + 2)
+            group.create_task(world.sending("POST", "/plants.ndjson", rows, fields=NDJSON))
+            # The import has parsed rows, and its first batch waits.
+            await until(lambda: world.parts.writer.waiting >= shared)
+            store.let_go.release(4)
+
+    with World(store) as world:
+        world.run(send())
+
+    sizes = [len(batch) for batch in store.batches]
+    assert sizes == ([1, shared, shared, 1] if is_shared else [2 * shared + 1])
 
 
 def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was_done() -> None:

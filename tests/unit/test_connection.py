@@ -531,3 +531,16 @@ def test_a_connection_whose_error_cannot_be_sent_is_aborted(data: bytes) -> None
 
         assert client.is_aborted
         assert served.budget.incoming_bytes == 0
+
+
+def test_requests_hold_at_most_twice_the_limit_in_whatever_order_they_come() -> None:
+    """Each connection holds as much as it may when it comes."""
+    limit = 100_000
+    with Served(read_or_respond, incoming_bytes_max=limit) as served:
+        for number in range(1, 1001):
+            client = served.connect()
+            begun = head(None, b"Content-Length: 16000")
+            client.arrive(begun + b"x" * max(0, limit // number - len(begun)))
+            served.run()
+
+            assert served.budget.incoming_bytes <= 2 * limit

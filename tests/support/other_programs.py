@@ -12,7 +12,8 @@ import apsw
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import Schema, migrations
 from plantstore.storage.postgres.postgres_maintenance import PostgresSchema
-from plantstore.storage.sqlite.file import APPLICATION_ID, SQLiteSchema
+from plantstore.storage.sqlite.file import APPLICATION_ID
+from plantstore.storage.sqlite.sqlite_maintenance import SQLiteSchema
 from support.postgres import connected, execute
 
 # Both engines understand this.

@@ -145,13 +145,17 @@ class Connection(asyncio.Protocol):
             clock=loop.time,
         )
         self._timer: asyncio.TimerHandle
-        self._small_pieces = 0
         self._is_lost = False
-        # Whether to let the kernel collect data, and whether data that was read waits.
-        self._is_gathering = self._is_behind = False
+        self._small_pieces = 0  # of the request that is arriving
+        # The socket is not read while the kernel gathers small pieces, while the reader has bytes
+        # of another request, or for one of the reasons in `_read_or_pause`.
+        self._is_gathering = False
+        self._is_behind = False
         self._is_paused = False
-        self._until_drained: asyncio.Event | None = None  # while the kernel has not taken all bytes
-        self._left_bytes = 0  # of a part of a response: those that are not written yet
+        # Set when the client has read what was written; None while it has nothing to read.
+        self._until_drained: asyncio.Event | None = None
+        # Bytes of the present part of a response that are not written yet.
+        self._left_bytes = 0
 
     # The event loop calls these methods (asyncio.Protocol).
 

@@ -11,7 +11,6 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -19,22 +18,13 @@ import apsw
 import msgspec
 
 from plantstore.errors import NothingDoneError, StoreUnavailableError
-from plantstore.observe import Observer, ignore
-from plantstore.storage.migrate import (
-    SchemaPolicy,
-    known_version,
-    prepare,
-    require_same,
-)
-from plantstore.storage.sqlite.sqlite_pages import count_plants
-from plantstore.storage.sqlite.sqlite_searches import is_complete
-from plantstore.storage.sqlite.word_index import index_next
+from plantstore.storage.migrate import require_same
 
 # Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
 APPLICATION_ID: Final = int.from_bytes(b"plst")
 
-# The version of the schema before it had an index of words.
-VERSION_BEFORE_WORDS: Final = 3
+# The name of the engine, as the files of its migrations have it.
+ENGINE: Final = "sqlite"
 
 # Interval and maximum number of retries while another process holds a lock: about a second in
 # all. The intervals of SQLite's own busy timeout grow to a tenth of a second. If another process
@@ -82,23 +72,16 @@ def wait_for_another(polls: int) -> bool:
 
 def connect(
     path: str,
-    name: str,
-    policy: SchemaPolicy = SchemaPolicy.ACCEPT,
+    prepare: Callable[[apsw.Connection], object],
     *,
     wait: Callable[[int], bool] = wait_for_another,
-    observe: Observer = ignore,
 ) -> apsw.Connection:
     """Open a connection to the database file.
 
     Args:
         path: of the file.
-        name: of the database in messages.
-        policy: what to do about the schema.
+        prepare: checks that the database is ours, and may migrate it.
         wait: the busy handler.
-        observe: gets the progress of a migration.
-
-    Raises:
-        StoreUnavailableError: `prepare` refuses its schema. The file was not changed.
 
     """
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -110,8 +93,7 @@ def connect(
     connection.pragma("synchronous", "FULL")
     connection.pragma("fullfsync", "ON")
     connection.pragma("checkpoint_fullfsync", "ON")
-    # This checks that the database is ours. Nothing before it may change the file.
-    prepare(SQLiteSchema(connection, name), policy, observe)
+    prepare(connection)  # nothing before it may change the file
     _use_log(connection, wait)
     # Only `WalLimit` makes checkpoints, since SQLite ignores their failures, and `FileGuard.close`
     # after it has checked the files.
@@ -182,49 +164,6 @@ def require_application(is_empty: bool, application_id: int, name: str) -> None:
         )
 
 
-class SQLiteSchema:
-    """The schema of a file. The file's header holds its version."""
-
-    engine = "sqlite"
-
-    def __init__(self, connection: apsw.Connection, name: str) -> None:
-        self.database = name
-        self.place = connection.filename
-        self._connection = connection
-
-    def version(self) -> int:
-        # The order matters: another process may migrate between two of these statements.
-        objects = self._connection.execute("SELECT count(*) FROM sqlite_schema").get
-        application_id: int = self._connection.pragma("application_id")
-        version: int = self._connection.pragma("user_version")
-        require_application(objects == 0, application_id, self.database)
-        return version
-
-    def locked(self) -> AbstractContextManager[None]:
-        return transaction(self._connection, of_any_version=True)
-
-    def apply(self, step: str, version: int) -> None:
-        self._connection.execute(step)
-        self._connection.pragma("application_id", APPLICATION_ID)
-        self._connection.pragma("user_version", version)
-
-    def is_complete(self) -> bool:
-        return is_complete(self._connection)
-
-    def index(self) -> Iterator[int]:
-        return iter(self._index_next, 0)
-
-    def _index_next(self) -> int:
-        with transaction(self._connection):
-            return index_next(self._connection)
-
-    def count_plants(self) -> int:
-        if known_version(self) > VERSION_BEFORE_WORDS:
-            return count_plants(self._connection)
-        plants: int = self._connection.execute("SELECT count(*) FROM plants").get
-        return plants
-
-
 @contextlib.contextmanager
 def transaction(connection: apsw.Connection, *, of_any_version: bool = False) -> Iterator[None]:
     """Run the block in a write transaction; roll back if it raises an exception.
@@ -245,7 +184,7 @@ def transaction(connection: apsw.Connection, *, of_any_version: bool = False) ->
         # takes hardly longer than one for the first.
         version: int = connection.execute("BEGIN IMMEDIATE; PRAGMA user_version").get
         if not of_any_version:
-            require_same(SQLiteSchema.engine, version)
+            require_same(ENGINE, version)
         yield
         connection.execute("COMMIT")
     except BaseException:

@@ -1,7 +1,8 @@
-"""Check and backup of a SQLite file. Each of them reads one snapshot."""
+"""The schema of a SQLite file, its check, and its backup."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +17,18 @@ from plantstore.storage.sqlite.checksums import (
     describe_others,
 )
 from plantstore.storage.sqlite.file import (
-    VERSION_BEFORE_WORDS,
-    SQLiteSchema,
+    APPLICATION_ID,
+    ENGINE,
+    require_application,
+    transaction,
 )
+from plantstore.storage.sqlite.sqlite_pages import count_plants
 from plantstore.storage.sqlite.sqlite_searches import is_complete
-from plantstore.storage.sqlite.word_index import has_differences
+from plantstore.storage.sqlite.word_index import has_differences, index_next
 from plantstore.store import CheckReport, Remedy
+
+# The version of the schema before it had an index of words.
+_VERSION_BEFORE_WORDS: Final = 3
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
 STEP_PAGES: Final = 8192
@@ -45,8 +52,51 @@ WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
 
 
+class SQLiteSchema:
+    """The schema of a file. The file's header holds its version."""
+
+    engine = ENGINE
+
+    def __init__(self, connection: apsw.Connection, name: str) -> None:
+        self.database = name
+        self.place = connection.filename
+        self._connection = connection
+
+    def version(self) -> int:
+        # The order matters: another process may migrate between two of these statements.
+        objects = self._connection.execute("SELECT count(*) FROM sqlite_schema").get
+        application_id: int = self._connection.pragma("application_id")
+        version: int = self._connection.pragma("user_version")
+        require_application(objects == 0, application_id, self.database)
+        return version
+
+    def locked(self) -> AbstractContextManager[None]:
+        return transaction(self._connection, of_any_version=True)
+
+    def apply(self, step: str, version: int) -> None:
+        self._connection.execute(step)
+        self._connection.pragma("application_id", APPLICATION_ID)
+        self._connection.pragma("user_version", version)
+
+    def is_complete(self) -> bool:
+        return is_complete(self._connection)
+
+    def index(self) -> Iterator[int]:
+        return iter(self._index_next, 0)
+
+    def _index_next(self) -> int:
+        with transaction(self._connection):
+            return index_next(self._connection)
+
+    def count_plants(self) -> int:
+        if known_version(self) > _VERSION_BEFORE_WORDS:
+            return count_plants(self._connection)
+        plants: int = self._connection.execute("SELECT count(*) FROM plants").get
+        return plants
+
+
 def check(connection: apsw.Connection, name: str) -> CheckReport:
-    """Check pages, indexes, constraints, schema, texts and checksums.
+    """Check pages, indexes, constraints, schema, texts and checksums, all of one snapshot.
 
     Args:
         connection: to the database; it may be read-only.
@@ -59,7 +109,7 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
     differences = [line for line in damage if "fts5" in line.lower()]
     damage = [line for line in damage if line not in differences]
     version = known_version(SQLiteSchema(connection, name))
-    expected = _schema_after(migrations("sqlite")[:version])
+    expected = _schema_after(migrations(ENGINE)[:version])
     actual = dict(connection.execute(_SELECT_SCHEMA))
     problems = [
         f"{object_} differs from the schema"
@@ -84,11 +134,11 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
         )
     if version > VERSION_BEFORE_CHECKSUMS:
         _compare_checksums(connection, damage, notes)
-    if version > VERSION_BEFORE_WORDS:
+    if version > _VERSION_BEFORE_WORDS:
         total = _try(connection, "SELECT plants FROM totals", damage)
         if total != plants:
             differences.append(f"the recorded number of plants is {total}")
-    if version == newest_version("sqlite"):  # the words of an older version may be others
+    if version == newest_version(ENGINE):  # the words of an older version may be others
         _compare_words(connection, damage, differences)
     remedy = Remedy.RESTORE if damage else Remedy.REINDEX if differences else None
     problems = [*damage, *problems, *differences]

@@ -16,6 +16,7 @@ from plantstore.changes import AllInSet, Change, Outcome, Result
 from plantstore.decision import decide
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
+from plantstore.storage.sqlite.file import ENGINE
 from plantstore.storage.sqlite.sqlite_feed import FEED, RECORD_CREATES, executor, record
 from plantstore.storage.sqlite.sqlite_pages import select_by_id, to_json
 from plantstore.storage.sqlite.sqlite_searches import FIRST
@@ -40,7 +41,7 @@ CREATE TEMP VIEW creates (plants, number, set_name, version)
 AS SELECT NULL, NULL, NULL, NULL WHERE false;
 CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     SELECT RAISE(ABORT, 'another schema, or an index that is not complete')
-    WHERE new.version <> {newest_version("sqlite")} OR EXISTS ({FIRST});
+    WHERE new.version <> {newest_version(ENGINE)} OR EXISTS ({FIRST});
     INSERT INTO plants (id, name, tag, name_key, checksum)
     SELECT value->>0, value->>1, value->>2, value->>3, value->>4
     FROM jsonb_each(new.plants);

@@ -37,7 +37,7 @@ from plantstore.listings import (
 from plantstore.observe import HardLinksFound, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.feed_tables import LatestTags
-from plantstore.storage.migrate import SchemaPolicy, known_version
+from plantstore.storage.migrate import SchemaPolicy, known_version, prepare
 from plantstore.storage.sqlite.checksums import (
     VERSION_BEFORE_CHECKSUMS,
     damaged,
@@ -46,7 +46,6 @@ from plantstore.storage.sqlite.checksums import (
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
     LOG_BYTES_MAX,
-    SQLiteSchema,
     connect,
     make_file,
     open_immutable,
@@ -60,7 +59,12 @@ from plantstore.storage.sqlite.guard import (
     require_ours,
 )
 from plantstore.storage.sqlite.sqlite_feed import FEED, TRIM_CHANGES, TRIMMED_MAX, executor, waiter
-from plantstore.storage.sqlite.sqlite_maintenance import STEP_PAGES, check, copy_pages
+from plantstore.storage.sqlite.sqlite_maintenance import (
+    STEP_PAGES,
+    SQLiteSchema,
+    check,
+    copy_pages,
+)
 from plantstore.storage.sqlite.sqlite_pages import count_plants, select_by_id
 from plantstore.storage.sqlite.sqlite_plants import (
     create_plants,
@@ -151,7 +155,7 @@ class SQLiteStore(TokenAndIdTables):
         log_bytes_max: int,
     ) -> None:
         require_no_lost_files(self._path, self._name)
-        self._writes = connect(self._path, self._name, policy, observe=observe)
+        self._writes = self._connect(policy, observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         prepare_creates(self._writes)
         if policy is SchemaPolicy.ACCEPT:  # commands with this policy only read
@@ -161,7 +165,7 @@ class SQLiteStore(TokenAndIdTables):
             sync_log(self._writes)
         self._guard = FileGuard(self._path)
         self._lookups, self._tokens, self._small_writes, *pages = (
-            connect(self._path, self._name, policy) for _ in range(2 + READS_AT_ONCE)
+            self._connect(policy) for _ in range(2 + READS_AT_ONCE)
         )
         for connection in (self._writes, self._small_writes):
             connection.pragma("journal_size_limit", log_bytes_max)
@@ -178,6 +182,14 @@ class SQLiteStore(TokenAndIdTables):
         )
         self._untrimmed = 0  # changes since the feed was trimmed
         self._watchers: tuple[threading.Event, ...] = ()
+
+    def _connect(
+        self, policy: SchemaPolicy = SchemaPolicy.ACCEPT, observe: Observer = ignore
+    ) -> apsw.Connection:
+        def prepare_schema(connection: apsw.Connection) -> None:
+            prepare(SQLiteSchema(connection, self._name), policy, observe)
+
+        return connect(self._path, prepare_schema)
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with translate_errors(_CANNOT_WRITE):
@@ -245,7 +257,7 @@ class SQLiteStore(TokenAndIdTables):
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:
         with translate_errors(_CANNOT_READ):
             self._guard.require_files()
-            with contextlib.closing(connect(self._path, self._name)) as connection:
+            with contextlib.closing(self._connect()) as connection:
                 watcher = threading.Event()
                 self._watchers += (watcher,)
                 try:
@@ -359,7 +371,7 @@ class SQLiteStore(TokenAndIdTables):
         try:
             connection = self._scans.get_nowait()
         except Empty:
-            connection = connect(self._path, self._name)
+            connection = self._connect()
         try:
             connection.execute(_BEGIN).fetchall()
             yield connection
@@ -373,7 +385,7 @@ class SQLiteStore(TokenAndIdTables):
     def _snapshot(self) -> Iterator[apsw.Connection]:
         """Open a connection for the block. It reads one snapshot of the database."""
         self._guard.require_files()
-        with contextlib.closing(connect(self._path, self._name)) as connection:
+        with contextlib.closing(self._connect()) as connection:
             connection.execute(_BEGIN).fetchall()
             yield connection
 

@@ -58,6 +58,8 @@ def by_name(plant: NewPlant) -> tuple[str, int]:
 
 def test_large_plants_are_on_several_pages_in_order_by_name(store: Store) -> None:
     plants = [NewPlant(id_, "×" * id_ + "y" * 8_000, "🌱" * 1_500) for id_ in range(1, 30)]
+    store.apply_changes(plants[:5])
+    assert listed(store, BY_NAME._replace(tag=plants[0].tag)) == plants[:5]
     store.apply_changes(plants)
 
     for limit in (1, 100):
@@ -72,11 +74,12 @@ def test_large_plants_are_on_several_pages_in_order_by_name(store: Store) -> Non
 def test_a_search_that_finds_very_many_plants_is_in_order_by_name(store: Store) -> None:
     plants = [NewPlant(id_, f"rosa {-id_ % 12_000}", "ab"[id_ % 2]) for id_ in range(24_000)]
     store.apply_changes(
-        [*plants, *(NewPlant(-id_, f"acer {id_}", "c") for id_ in range(1, 10_500))]
+        [*plants, *(NewPlant(-id_, f"acer {id_}", "c") for id_ in range(1, 10_001))]
     )
     expected = sorted(plants, key=by_name)
 
     listing = BY_NAME._replace(limit=1_000)
+    assert len(store.list_plants(listing._replace(tag="c")).items) == 1_000
     assert listed(store, listing._replace(words=("rosa",))) == expected
     assert listed(store, listing._replace(tag="a")) == [p for p in expected if p.tag == "a"]
     assert listed(store, listing._replace(tag="b", words=("119",))) == [

@@ -23,9 +23,9 @@ HEAD_BYTES: Final = 31 * KIB
 BODY_BYTES: Final = PLANT_BYTES_MAX - 100
 
 # Plants that are stored before the attacks: plants of usual size, and plants of 16 KiB, whose ids
-# begin at LARGE_ID. They are more than a page has, and than a search examines. All of usual size
-# match MATCH, and half of them have the tag COMMON.
-USUAL_PLANTS: Final = 12_000
+# begin at LARGE_ID. They are as many as are sorted for one page. All of usual size match MATCH, and
+# half of them have the tag COMMON.
+USUAL_PLANTS: Final = 10_000
 MATCH: Final = "Abies"
 COMMON: Final = "Common"
 LARGE_ID: Final = 1_000_000

@@ -66,10 +66,12 @@ EXAMINED_BYTES_MAX: Final = 16 * 1024
 # The same in order by name. To list words in order takes longer.
 EXAMINED_BY_NAME_MAX: Final = EXAMINED_MAX // 2
 
-# Maximum number of plants that are sorted by name for one page, and of the bytes of their names and
-# tags: the key of a plant is stored behind them. It costs as much.
-SORTED_MAX: Final = 1_000
+# Maximum number of plants that are sorted by name for one page. This takes five milliseconds,
+# without the interpreter lock. The key of a plant is stored behind its name and tag. So if some are
+# longer than LONG_BYTES, they may have at most SORTED_BYTES_MAX together.
+SORTED_MAX: Final = 10_000
 SORTED_BYTES_MAX: Final = 128 * 1024
+LONG_BYTES: Final = 1024
 
 # Maximum number of plants that a search finds at once for an export. Their ids are in memory while
 # it runs.
@@ -98,11 +100,10 @@ _COUNT: Final = """
 SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
 """
 
-# Whether the plants that a query finds can be sorted for one page.
-_ARE_FEW: Final = f"""
-SELECT count(*) <= {SORTED_MAX} AND total({BYTES}) <= {SORTED_BYTES_MAX} FROM (
-    SELECT rowid AS id FROM plant_words WHERE plant_words MATCH ? LIMIT {SORTED_MAX + 1}
-) CROSS JOIN plants USING (id)
+# The bytes of the long names and tags of the plants that a query finds.
+_LONG_BYTES: Final = f"""
+SELECT total({BYTES}) FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
+WHERE plant_words MATCH ? AND {BYTES} > {LONG_BYTES}
 """
 
 # The first plant that is not in the index of words yet. None of those after it is in the index.
@@ -387,14 +388,43 @@ def examine_next_query(place: Place) -> str:
     return _examine(found, _IDS_AND_KEYS)
 
 
-def _sorted(place: Place) -> str:
-    """Return the SQL for the next ids and keys that a query of FTS5 finds, in order by name."""
+def _sorted(place: Place, key: str = "name_key") -> str:
+    """Return the SQL for the next ids and keys that a query of FTS5 finds, in order by name.
+
+    Plants whose key is NULL come first.
+    """
     comparison = ">" if place.id >= ID_MIN else ">="
     return f"""
-    SELECT id, name_key FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
-    WHERE plant_words MATCH :match AND (name_key, id) {comparison} (:key, :after)
-    ORDER BY name_key, id LIMIT :limit
+    SELECT id, {key} AS key FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
+    WHERE plant_words MATCH :match AND ((key, id) {comparison} (:key, :after) OR key IS NULL)
+    ORDER BY key, id LIMIT :limit
 """
+
+
+# The key of a plant, or NULL if it is behind a long name or tag.
+_NEAR_KEY: Final = f"iif({BYTES} <= {LONG_BYTES}, name_key, NULL)"
+
+
+def _sort(
+    connection: apsw.Connection, query: _Query, place: Place, bindings: dict[str, Any]
+) -> bytes | None:
+    """Return the next ids and keys that a query finds, as `EXAMINE_SORTED` takes them.
+
+    Return None if they are too many, or have too many bytes.
+    """
+    if _matches(connection, query, SORTED_MAX) > SORTED_MAX:
+        return None
+    sorted_: bytes
+    for key in (_NEAR_KEY, "name_key"):
+        sort = f"""
+SELECT jsonb_group_array(jsonb_array(id, key)), count(*) = count(key) FROM ({_sorted(place, key)})
+"""
+        [(sorted_, has_all_keys)] = connection.execute(sort, bindings)
+        if has_all_keys or key == "name_key":
+            return sorted_
+        if connection.execute(_LONG_BYTES, (query.match,)).get > SORTED_BYTES_MAX:
+            break
+    return None
 
 
 # Its row has the values of that of `examine_next_query`, for the result of `sort_query`.
@@ -453,19 +483,14 @@ def _examined_by_name(
     Those that the query finds are sorted, unless they are too many: then all plants are examined.
     """
     place = listing.place or Place()
-    is_sorted = not listing.is_everything and connection.execute(_ARE_FEW, (query.match,)).get == 1
-    is_exact = listing.is_everything or (is_sorted and query.is_exact)
+    bindings = _bindings_of(place) | {"match": query.match}
+    bindings["limit"] = number if query.is_exact else EXAMINED_BY_NAME_MAX
+    sorted_ = None if listing.is_everything else _sort(connection, query, place, bindings)
+    is_exact = query.is_exact and (listing.is_everything or sorted_ is not None)
     words = () if is_exact else listing.words or ()
     at_once = number if is_exact else EXAMINED_BY_NAME_MAX
-    bindings = (
-        _bindings(listing, words) | _bindings_of(place) | {"match": query.match, "limit": at_once}
-    )
-    if is_sorted:
-        sorted_ = f"""
-            SELECT jsonb_group_array(jsonb_array(id, name_key)) FROM ({_sorted(place)})
-"""
-        bindings["sorted"] = connection.execute(sorted_, bindings).get
-    examine = EXAMINE_SORTED if is_sorted else examine_next_query(place)
+    bindings |= _bindings(listing, words) | {"sorted": sorted_, "limit": at_once}
+    examine = examine_next_query(place) if sorted_ is None else EXAMINE_SORTED
     text, examined, by_id = read_fitting(connection, examine, bindings, _bytes_max(is_exact))
     keys = from_json(_KEYS, by_id)
     end = None

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import openapi
 from plantstore.api.exports import EXPORTS_MAX, READING_THREADS
-from plantstore.store import CONNECTIONS_MAX
+from plantstore.store import POSTGRES_CONNECTIONS_MAX
 
 Node: TypeAlias = dict[str, Any]
 
@@ -18,9 +18,10 @@ ROOT = Path(__file__).parent.parent
 INTERFACE = openapi.make_document()
 
 # Each export has a snapshot. Before it, the threads may search for empty tags.
-CONNECTIONS = (
-    f"`max_connections` must be at least {CONNECTIONS_MAX + EXPORTS_MAX + READING_THREADS} for each"
-    " worker of all instances, plus some for operators.\n"
+CONNECTIONS = POSTGRES_CONNECTIONS_MAX + EXPORTS_MAX + READING_THREADS
+MAX_CONNECTIONS = (
+    f"`max_connections` must be at least {CONNECTIONS} for each worker of all instances, plus some"
+    " for operators.\n"
 )
 
 
@@ -39,7 +40,7 @@ def readme() -> str:
 
 
 def postgresql() -> str:
-    return with_part("docs/postgresql.md", "connections", CONNECTIONS)
+    return with_part("docs/postgresql.md", "connections", MAX_CONNECTIONS)
 
 
 def document() -> str:

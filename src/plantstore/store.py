@@ -54,7 +54,7 @@ READS_AT_ONCE: Final = sum(reads.threads for reads in READS.values())
 # Connections of a process to PostgreSQL, besides those of exports. Six are not for READS: one
 # applies changes, one reads tokens, one writes everything else, one is for `look`, and `Tail` has
 # two: one waits for changes, and one reads them.
-CONNECTIONS_MAX: Final = READS_AT_ONCE + 6
+POSTGRES_CONNECTIONS_MAX: Final = READS_AT_ONCE + 6
 
 # How long an idle store is left alone after `tidy`, and after a `tidy` that something prevented.
 TIDY_SECONDS: Final = 5.0

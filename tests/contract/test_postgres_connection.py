@@ -22,7 +22,7 @@ from plantstore.storage import open_store
 from plantstore.storage.postgres.postgres_store import PostgresStore
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
 from plantstore.storage.postgres.session import Connection, translate_errors
-from plantstore.store import CONNECTIONS_MAX, READS, Store
+from plantstore.store import POSTGRES_CONNECTIONS_MAX, READS, Store
 from support.fronts import free_port, program, running_program
 from support.postgres import (
     SHORT_TIMEOUT,
@@ -364,7 +364,7 @@ def test_a_process_has_a_connection_for_each_use_that_may_run_at_once(
     calls += 2 * [reads["find_token"], lambda store: store.hand_out_ids(1)]  # with a lock for each
     calls += [reads["read_changes"], lambda store: store.look()]  # of `Tail` and of `/readyz`
     calls += READING_THREADS * [lambda store: store.list_plants(Listing(tag=""))]
-    connections_max = CONNECTIONS_MAX + READING_THREADS
+    connections_max = POSTGRES_CONNECTIONS_MAX + READING_THREADS
     every_table = "LOCK plants, tokens, changes, feed IN ACCESS EXCLUSIVE MODE"
 
     def connections() -> list[int]:

@@ -11,8 +11,13 @@ from typing import Any
 import apsw
 import pytest
 
-from plantstore.changes import Deletion
-from plantstore.errors import NothingDoneError, StoreUnavailableError, UsageError
+from plantstore.changes import Deletion, Outcome, Upsert
+from plantstore.errors import (
+    BatchRefusedError,
+    NothingDoneError,
+    StoreUnavailableError,
+    UsageError,
+)
 from plantstore.listings import Listing, Place, TagListing
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
@@ -137,6 +142,22 @@ def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> 
             connect(str(path), lambda _: None, wait=wait)
 
     assert polls == list(range(11))
+
+
+def test_a_row_that_a_trigger_refuses_refuses_its_batch(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        with contextlib.closing(apsw.Connection(str(path))) as operator:
+            operator.execute("""
+                CREATE TRIGGER rule BEFORE INSERT ON plants WHEN new.name = 'no'
+                BEGIN SELECT RAISE(ABORT, 'that is the rule'); END
+            """)
+
+        for change in (NewPlant(2, "no"), Upsert(NewPlant(2, "no"))):
+            with pytest.raises(BatchRefusedError, match="cannot be written"):
+                store.apply_changes([NewPlant(1, "yes"), change])
+
+        assert not store.find_plants([1, 2])
+        assert store.apply_changes([NewPlant(1, "yes")]) == [Outcome.STORED]
 
 
 def test_a_file_in_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
     assert difference == Difference(
         new=[NewPlant(6, "b"), NewPlant(8, "c")],
         changed=[NewPlant(3, "new"), NewPlant(5, "again")],
-        gone=[4],
+        deleted=[4],
         made=[
             Made(*change)
             for change in (

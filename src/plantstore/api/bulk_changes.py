@@ -68,7 +68,7 @@ class Step(NamedTuple):
     settle: Callable[[Sequence[Result | RequestError]], None]
 
 
-def _nothing() -> "asyncio.Future[None]":
+def _finished() -> "asyncio.Future[None]":
     """Return a future that is done."""
     done = asyncio.get_running_loop().create_future()
     done.set_result(None)
@@ -84,7 +84,7 @@ class Job:
         scopes: that its token needs.
         set_name: the set of its changes; None if they are in none.
         dry_run: decides its changes if it is a dry run.
-        has_plants: whether its outcomes have stored plants.
+        outcomes_have_plants: whether they have stored plants.
         prepaid_uses: uses of the token that were counted before its first step: the request.
         has_made: whether changes of it were made.
         is_over: whether no further step may be made.
@@ -96,11 +96,11 @@ class Job:
     scopes: Collection[str] = ()
     set_name: str | None = None
     dry_run: DryRun | None = None
-    has_plants: bool = False
+    outcomes_have_plants: bool = False
     prepaid_uses: int = 1
     has_made: bool = False
     is_over: bool = False
-    last_step: "asyncio.Future[None]" = field(default_factory=_nothing)
+    last_step: "asyncio.Future[None]" = field(default_factory=_finished)
 
     def require_client(self) -> None:
         """Check that the client is still connected.
@@ -159,14 +159,14 @@ class BulkChanges:
         self,
         job: Job,
         steps: AsyncGenerator[Step],
-        ended: Callable[[], None] = lambda: None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> dict[str, str]:
         """Make the changes of a request; return the fields of its response, once all are on disk.
 
         Args:
             job: the request.
             steps: its changes. The next ones are asked for while the last ones are made.
-            ended: is called when the last one is made, or has failed.
+            on_end: is called when the last one is made, or has failed.
 
         Raises:
             RequestError: there are too many such requests, a step cannot be read, or its changes
@@ -186,13 +186,13 @@ class BulkChanges:
             raise
         finally:
             # A request that is cancelled again does not wait for its last step.
-            job.last_step.add_done_callback(partial(self._leave, job, ended))
+            job.last_step.add_done_callback(partial(self._leave, job, on_end))
         numbers = (("Changes-Before", before), ("Changes-After", after))
         fields = {name: str(number) for name, number in numbers if number is not None}
         return fields if job.set_name is None else fields | await recorded(request, self._reader)
 
     def _leave(
-        self, job: Job, ended: Callable[[], None], last_step: "asyncio.Future[None]"
+        self, job: Job, on_end: Callable[[], None], last_step: "asyncio.Future[None]"
     ) -> None:
         """Make room for another request. The last step of this one is over."""
         if not last_step.cancelled():
@@ -202,7 +202,7 @@ class BulkChanges:
             sys.setswitchinterval(self._default_switch_interval)
             with contextlib.suppress(RuntimeError):  # the service has stopped
                 self._thread.submit(self._release_memory)
-        ended()
+        on_end()
 
     async def close(self) -> None:
         """Wait until the thread has ended."""
@@ -246,9 +246,9 @@ class BulkChanges:
                 job.dry_run.bytes_max = DRY_RUN_BYTES_MAX // self.limit.running
                 outcomes = await self.in_thread(job.dry_run.decide, changes, stored)
             self._give_back(job, step.uses, uses, outcomes)
-            if job.has_plants:  # only one step at a time may hold that much memory
+            if job.outcomes_have_plants:  # only one step at a time may hold that much memory
                 await self.in_thread(step.settle, outcomes)
-        if not job.has_plants:
+        if not job.outcomes_have_plants:
             await self.in_thread(step.settle, outcomes)
 
     async def _spend(self, job: Job, uses: int) -> None:
@@ -285,7 +285,7 @@ class BulkChanges:
         if job.dry_run is not None:
             return None
         try:
-            return (await self._reader.read(None, PlantStore.read_changes, None, 1)).end
+            return (await self._reader.read(job.request, PlantStore.read_changes, None, 1)).end
         except RequestError as error:
             if error.code is ErrorCode.FEED_OFF:
                 return None

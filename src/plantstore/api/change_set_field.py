@@ -42,7 +42,7 @@ async def recorded(request: Request, reader: GroupRead) -> dict[str, str]:
     if name is None:
         return {}
     try:
-        await reader.read(None, PlantStore.read_set, name, None, 0)
+        await reader.read(request, PlantStore.read_set, name, None, 0)
     except RequestError:  # the feed is off, nothing has changed, or it is not known
         return {}
     return {FIELD: name}

@@ -311,8 +311,8 @@ class DryRun:
         for plant in difference.new + difference.changed:
             self._newer[plant.id] = plant
             self._newer_bytes += _PLANT_BYTES + sys.getsizeof(plant.name) + sys.getsizeof(plant.tag)
-        self._newer |= dict.fromkeys(difference.gone)
-        self._newer_bytes += _PLANT_BYTES * len(difference.gone)
+        self._newer |= dict.fromkeys(difference.deleted)
+        self._newer_bytes += _PLANT_BYTES * len(difference.deleted)
         if self._newer_bytes > self.bytes_max // 2:
             self._older, self._newer, self._newer_bytes = self._newer, {}, 0
         return results

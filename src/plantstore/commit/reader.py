@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar, TypeVarTuple
 
 from plantstore.commit.batcher import Batcher
 from plantstore.commit.fair_queue import Caller, FairQueue
@@ -27,7 +27,7 @@ from plantstore.threads import THREADS, Threads
 # Reads of each kind that may wait.
 WAITING_READS_MAX: Final = 1_000
 
-ArgumentsT = ParamSpec("ArgumentsT")
+ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
 
 
@@ -126,9 +126,8 @@ class GroupRead:
     async def read(
         self,
         caller: Caller | None,
-        method: Callable[Concatenate[PlantStore, ArgumentsT], ResultT],
-        *arguments: ArgumentsT.args,
-        **_: ArgumentsT.kwargs,
+        method: Callable[[PlantStore, *ArgumentsT], ResultT],
+        *arguments: *ArgumentsT,
     ) -> ResultT:
         """Return the result of another method of READS, such as `PlantStore.read_changes`.
 

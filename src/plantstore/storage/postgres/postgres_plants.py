@@ -18,7 +18,7 @@ from typing import Final
 
 from plantstore.changes import AllInSet, Change, Result
 from plantstore.decision import decide
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import NothingDoneError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.postgres.postgres_feed import (
@@ -160,7 +160,7 @@ def _apply_under_locks(
             continue
         connection.require_standbys()
         return outcomes
-    raise StoreUnavailableError("Too many others change the same plants")
+    raise NothingDoneError("Other clients changed the same plants each time")
 
 
 def _decide_under_locks(
@@ -175,7 +175,7 @@ def _decide_under_locks(
     """
     with fenced(connection):
         rows = connection.fetch(_LOCK, ([change.id for change in changes],))
-        outcomes, (new, changed, gone, made) = decide(
+        outcomes, (new, changed, deleted, made) = decide(
             changes,
             {row[0]: NewPlant(*row) for row in rows},
             FEED.closed_of(connection.fetch, changes),
@@ -186,9 +186,9 @@ def _decide_under_locks(
                 raise ChangedMeanwhileError
         if changed:
             connection.execute(_UPDATE, _arrays(changed))
-        if gone:
-            connection.execute(_DELETE, (gone,))
-            connection.execute(COUNT, (slot, -len(gone)))
+        if deleted:
+            connection.execute(_DELETE, (deleted,))
+            connection.execute(COUNT, (slot, -len(deleted)))
         record(connection, made)
         if not rows and not new:
             connection.execute(MARK, (slot,))

@@ -17,7 +17,7 @@ from typing import Final
 import apsw
 import msgspec
 
-from plantstore.errors import NothingDoneError, StoreUnavailableError
+from plantstore.errors import BatchRefusedError, NothingDoneError, StoreUnavailableError
 from plantstore.storage.migrate import require_same
 
 # Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
@@ -201,6 +201,7 @@ def translate_errors(what: str) -> Iterator[None]:
         what: the beginning of the message.
 
     Raises:
+        BatchRefusedError: the operator has added a trigger that refuses a row.
         NothingDoneError: another process kept the lock. SQLite waits for it before it writes.
         StoreUnavailableError: the storage caused the error.
 
@@ -209,6 +210,8 @@ def translate_errors(what: str) -> Iterator[None]:
         yield
     except apsw.BusyError as error:
         raise NothingDoneError(f"{what}: {error}") from error
+    except apsw.ConstraintError as error:
+        raise BatchRefusedError(what, str(error)) from error
     except (apsw.CorruptError, apsw.SQLError) as error:  # SQLError: no such column, for example
         raise StoreUnavailableError(
             f"{what}, because it is damaged, or another program changed its schema: {error}; run"

@@ -100,13 +100,15 @@ def write_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
     closed = FEED.closed_of(executor(connection), changes)
     outcomes, difference = decide(changes, dict(stored), closed)
     rows = [row_of(plant) for plant in difference.new + difference.changed]
-    old = [stored[id_] for id_ in (*(plant.id for plant in difference.changed), *difference.gone)]
+    old = [
+        stored[id_] for id_ in (*(plant.id for plant in difference.changed), *difference.deleted)
+    ]
     index_words(connection, old, rows)
     if rows:
         connection.execute(_UPSERT, (to_json(rows),))
-    if difference.gone:
-        connection.execute(_DELETE, (to_json(difference.gone),))
-    if growth := len(difference.new) - len(difference.gone):
+    if difference.deleted:
+        connection.execute(_DELETE, (to_json(difference.deleted),))
+    if growth := len(difference.new) - len(difference.deleted):
         connection.execute(_COUNT, (growth,))
     record(connection, difference.made)
     return outcomes

@@ -164,9 +164,8 @@ class SQLiteStore(TokenAndIdTables):
             require_creates(self._writes)
             sync_log(self._writes)
         self._guard = FileGuard(self._path)
-        self._lookups, self._tokens, self._small_writes, *pages = (
-            self._connect(policy) for _ in range(2 + READS_AT_ONCE)
-        )
+        self._lookups, self._tokens, self._small_writes = (self._connect(policy) for _ in range(3))
+        pages = [self._connect(policy) for _ in range(READS_AT_ONCE - 1)]  # all but lookups
         for connection in (self._writes, self._small_writes):
             connection.pragma("journal_size_limit", log_bytes_max)
         self._pages = pages

@@ -157,7 +157,7 @@ bench: $(VENV)/.dev programs ## measure into benchmarks/results/ (needs wrk and 
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/transfer.py $(CSV)
 	$(BIN)/python benchmarks/imports.py
-	$(BIN)/python benchmarks/searches.py $(CSV)
+	$(BIN)/python benchmarks/searches.py
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python benchmarks/page.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/on_postgres.py
 	$(BIN)/python benchmarks/overload.py

@@ -1,23 +1,29 @@
-"""How fast are searches and conditional changes, and how much do the words in the index cost?
+"""How fast are searches and conditional changes?
 
-    python benchmarks/searches.py [plants.csv ...]
-
-The same code imports and creates plants with the words of their names in the index and without;
-tags are indexed in both cases. Searches and lookups read ten million plants. Datasette searches the
-same million plants. All are measured in turn, and each ratio is the median of the ratios of the
-rounds. `make bench-peers` installs Datasette; without it, its row is left out.
+Searches and lookups read ten million plants. Datasette searches the same million plants. All are
+measured in turn, and each ratio is the median of the ratios of the rounds. `make bench-peers`
+installs Datasette; without it, its row is left out.
 """
 
 import argparse
 import contextlib
-import csv
+import secrets
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from harness import loading, table, write_result, wrk
-from index_costs import CPU, WITH, WITHOUT, creates, imports, serving
+from harness import (
+    Server,
+    free_port,
+    loading,
+    make_token,
+    plantstore,
+    running,
+    table,
+    write_result,
+    wrk,
+)
 from loads import Loads, Requests
 from plant_names import (
     AUTHORS,
@@ -28,15 +34,12 @@ from plant_names import (
     one_word,
     plants,
     two_words,
-    write_csv,
     write_targets,
 )
 from plantstore.changes import entity_tag
 from plantstore.storage import open_store
 from python_peers import DATASETTE
 from search_peer import OURS, THEIRS, as_prefixes, require_same_plants, searching_datasette
-
-IMPORT_ROUNDS = 3
 
 # Many short rounds: the speed of the machine varies from second to second.
 ROUNDS = 12
@@ -61,10 +64,18 @@ CONDITIONAL_PUT = f"PUT with If-Match, {CREATORS} connections"
 BESIDE = f"creates beside two words, {SEARCHERS} connections"
 
 
-def count(file: Path) -> int:
-    """Return the number of plants in a CSV file."""
-    with file.open(encoding="utf-8", newline="") as lines:
-        return sum(1 for _ in csv.reader(lines)) - 1
+# The row of the result below a ratio of rates.
+CPU = "CPU time of the service, in the same rounds"
+
+
+@contextlib.contextmanager
+def serving(database: Path) -> Iterator[Server]:
+    """Run the service on a file until the block ends."""
+    port = free_port()
+    scopes = [f"--scope=plants:{action}" for action in ("create", "read", "update")]
+    token = make_token(database, secrets.token_hex(), *scopes)
+    with running(plantstore(database, port), port, token) as server:
+        yield server
 
 
 def as_requests(file: Path, form: str, queries: Iterable[str]) -> Requests:
@@ -177,23 +188,19 @@ def changes(loads: Loads, database: Path, number: int, rounds: int, names: Path)
     ]
 
 
-def main(files: list[Path], number: int, many: int, rounds: int, seconds: int) -> None:
+def main(number: int, many: int, rounds: int, seconds: int) -> None:
     loads = Loads(seconds)
     rows = []
     has_peer = DATASETTE.program.exists()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        generated, names, searched = folder / "plants.csv", folder / "names", folder / "many.db"
-        write_csv(generated, number)
+        stored, names, searched = folder / "plants.db", folder / "names", folder / "many.db"
         names.write_text("".join(f"{plant.name}\n" for plant in plants(QUERIES)), encoding="utf-8")
-        stored = {how: folder / f"{index}.db" for index, how in enumerate((WITH, WITHOUT))}
-        for file in (*files, generated):  # the plants of the last one stay
-            rows += imports(stored, file, count(file), IMPORT_ROUNDS)
+        fill(stored, number)
         if has_peer:
-            rows += compare(loads, stored[WITH], rounds)
-        rows += counts(loads, stored[WITH], number, rounds)
-        rows += changes(loads, stored[WITH], number, rounds, names)
-        rows += creates(loads, stored, names, number, rounds)
+            rows += compare(loads, stored, rounds)
+        rows += counts(loads, stored, number, rounds)
+        rows += changes(loads, stored, number, rounds, names)
         fill(searched, many)
         rows += searches(loads, searched, many, rounds, names)
     peer = "Datasette was left out: it is not installed. `make bench-peers` installs it."
@@ -214,8 +221,7 @@ The CPU time is that of the server, per successful request. Pages have 100 plant
 genus, an epithet and an author, of {GENERA:,}, {EPITHETS:,} and {AUTHORS:,} words, whose frequency
 is about inverse to their rank. A search for two words has the first three to six letters of the
 genus and the epithet of a plant; one in ten has those of different plants. Loads without another
-statement read or change the database of {number:,} plants. Without words of names, the index has
-only the tags.
+statement read or change the database of {number:,} plants.
 
 {peer}""",
     )
@@ -223,7 +229,6 @@ only the tags.
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("files", nargs="*", type=Path)
     sizes = {"number": PLANTS, "many": MANY, "rounds": ROUNDS, "seconds": SECONDS}
     for option, default in sizes.items():
         parser.add_argument(f"--{option}", type=int, default=default)

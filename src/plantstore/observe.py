@@ -82,7 +82,7 @@ class ServerChanged(Event, frozen=True):
     """The store has another primary, or its primary has another number of standbys.
 
     Attributes:
-        server: host and port; None after no primary could be reached.
+        server: host and port; None if no primary can be reached.
         standbys: number of synchronous standbys that its commits wait for.
 
     """

@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -58,7 +59,7 @@ WORKERS_MAX: Final = 64
 _PREFIX: Final = "PLANTSTORE_"
 
 # The rest of the names of variables that only the tests and the examples of this project read.
-_OF_OTHERS: Final = ("TEST_", "TOKEN")
+_OF_OTHERS: Final = re.compile("TEST_.*|TOKEN")
 
 
 def parse_workers(text: str | int) -> int:
@@ -131,8 +132,8 @@ class Settings:
     standbys_min: int = Option(
         min=0,
         metavar="NUMBER",
-        help="Synchronous standbys of PostgreSQL that must have a change, besides the primary. "
-        "With fewer standbys, nothing is changed.",
+        help="Number of synchronous standbys of PostgreSQL that must store each change, besides "
+        "the primary. With fewer standbys, nothing is changed.",
     ).default(0)
 
     workers: int = Option(
@@ -170,7 +171,7 @@ class Settings:
     stop_seconds: int = Option(
         min=1,
         metavar="SECONDS",
-        help="How long a shutdown waits for requests that are still arriving.",
+        help="How long a shutdown waits for the requests in progress. Then it cuts them off.",
     ).default(10)
 
     drain_seconds: int = Option(
@@ -211,7 +212,7 @@ class Settings:
         "database use the value of the one that was started last.",
     ).default(7)
 
-    access_log: bool = Option(help="Log each request.").default(value=False)
+    access_log: bool = Option(help="Log a line for each response.").default(value=False)
 
 
 def variable_of(name: str) -> str:
@@ -224,7 +225,7 @@ def unknown_variables() -> Iterator[str]:
     known = {field.name.upper() for field in fields(Settings)}
     for variable in sorted(os.environ):
         name = variable.removeprefix(_PREFIX)
-        if name not in {variable, *known} and not name.startswith(_OF_OTHERS):
+        if name not in {variable, *known} and not _OF_OTHERS.fullmatch(name):
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {_PREFIX}{near[0]}?" if near else ""
             yield f"{variable} is not a setting{hint}"

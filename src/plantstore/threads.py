@@ -33,7 +33,7 @@ class Threads:
             for _ in range(number):
                 threads.submit(have_started.wait)
         except RuntimeError:
-            have_started.abort()  # the others would wait for ever
+            have_started.abort()  # the others would wait forever
             raise
         have_started.wait()
         return threads

@@ -137,8 +137,8 @@ def test_a_change_is_made_if_the_plant_is_the_expected_one(
     planted: World, method: str, body: bytes | None
 ) -> None:
     for fields, said in (
-        ({"If-Match": OTHER}, "another plant than expected is stored under the id 1"),
-        ({"If-Match": ""}, "another plant than expected is stored under the id 1"),
+        ({"If-Match": OTHER}, "the plant under the id 1 is not the expected one"),
+        ({"If-Match": ""}, "the plant under the id 1 is not the expected one"),
         ({"If-None-Match": ETAG}, "a plant is stored under the id 1, and If-None-Match excludes"),
     ):
         assert_failed(planted.send(method, "/plants/1", body, fields=fields), ETAG, said)

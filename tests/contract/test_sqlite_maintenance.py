@@ -63,7 +63,7 @@ def test_objects_of_other_programs_are_a_note_of_a_check_and_of_a_backup(
 
     for report in reports:
         assert (report.problems, report.remedy) == ([], None)
-        assert report.notes == (f"other programs have made {', '.join(sorted(OBJECTS))}",)
+        assert report.notes == (f"other programs have created {', '.join(sorted(OBJECTS))}",)
 
 
 def flip(path: Path, text: bytes, bit: int = 0) -> None:

@@ -1,17 +1,14 @@
 """The source distribution and the wheel of `make dist`, used without the checkout; dependencies."""
 
-import email
 import os
 import re
 import sys
 import sysconfig
 import tomllib
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -117,20 +114,6 @@ def test_the_wheel_alone_migrates_a_database(
 
     schema = f"schema: {newest_version(engine)}\n"
     assert schema in run(program, "check", "--database", database, cwd=tmp_path)
-
-
-def test_the_readme_on_a_package_index_has_no_broken_links_or_pictures(wheel: Path) -> None:
-    renderer = MarkdownIt("commonmark", {"html": True}).enable("table")
-    with zipfile.ZipFile(wheel) as archive:
-        text = archive.read(f"plantstore-{__version__}.dist-info/METADATA")
-    metadata = email.message_from_bytes(text)
-
-    html = renderer.render(str(metadata.get_payload()))
-
-    assert metadata["Description-Content-Type"] == "text/markdown"
-    assert "<h1>Plant Store</h1>" in html
-    assert not re.findall(r'(?:href|src|srcset)="(?!https://)[^"]*"', html)
-    assert not re.findall(r"\]\(|<img|<picture", html)
 
 
 def test_the_documents_and_the_program_name_the_version_that_is_built(wheel: Path) -> None:

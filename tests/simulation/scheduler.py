@@ -31,7 +31,7 @@ def never() -> bool:
 
 
 class StuckError(SystemExit):
-    """Nothing will ever happen again, or something goes on for ever at one moment."""
+    """Nothing will ever happen again, or something goes on forever at one moment."""
 
 
 class Loop(asyncio.SelectorEventLoop):

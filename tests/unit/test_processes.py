@@ -267,7 +267,7 @@ def test_the_turn_of_a_process_that_is_killed_passes_to_the_next_one(tmp_path: P
 
 
 def test_without_locks_of_the_kernel_everybody_has_a_turn(tmp_path: Path) -> None:
-    """SQLite's own lock keeps them apart, and nobody waits for ever."""
+    """SQLite's own lock keeps them apart, and nobody waits forever."""
     turnstile = Turnstile(tmp_path)
     for file in Path("/proc/self/fd").iterdir():
         if os.path.realpath(file).startswith(f"{tmp_path}/"):

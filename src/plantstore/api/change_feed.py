@@ -38,7 +38,7 @@ STREAM_CHANGES_MAX: Final = 500
 # of them takes less than a tenth of a second. A token may have three quarters of them.
 STREAMS_MAX: Final = 1_500
 
-# How long nothing is sent before a comment is. Proxies close connections that are idle for a
+# After this time without an event, a comment is sent. Proxies close connections that are idle for a
 # minute, and the HTML standard advises 15 seconds.
 COMMENT_SECONDS: Final = 15.0
 

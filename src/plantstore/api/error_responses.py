@@ -17,7 +17,7 @@ from plantstore.api.parameters import json_response
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.observe import Observer, RequestFailed, RequestRefused
 from plantstore.request_ids import REQUEST_ID_FIELD, request_id
-from plantstore.server.interface import Fields, Request, Response
+from plantstore.server.interface import Request, Response
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     {
@@ -93,21 +93,17 @@ def respond_to(error: BaseException, request: Request, observe: Observer) -> Res
             refusal = RequestError(ErrorCode.OVERLOADED, message)
         case _:
             refusal = InternalError()
-    response = render_error(refusal, request.fields)
-    if refusal.code is ErrorCode.INTERNAL and error is not refusal:
-        id_ = response.fields[REQUEST_ID_FIELD]
-        observe(RequestFailed(error, request.method, request.raw_path, id_))
-    observe(RequestRefused(refusal.code, request.client))
-    return response
-
-
-def render_error(error: RequestError, request_fields: Fields) -> Response:
-    """Return the response for an error, for a request with these header fields."""
-    status = STATUS[error.code].value
-    fields = {**error.headers}
-    if seconds := _RETRY_AFTER_SECONDS.get(error.code):
+    status = STATUS[refusal.code].value
+    fields = {**refusal.headers}
+    if seconds := _RETRY_AFTER_SECONDS.get(refusal.code):
         fields["Retry-After"] = str(random.choice(seconds))  # noqa: S311 (no secret)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        fields[REQUEST_ID_FIELD] = request_id(request_fields)
-    record = Error(error.code, error.message, error.lines_stored_through, error.first_number)
+        fields[REQUEST_ID_FIELD] = request_id(request.fields)
+    if refusal.code is ErrorCode.INTERNAL and error is not refusal:
+        id_ = fields[REQUEST_ID_FIELD]
+        observe(RequestFailed(error, request.method, request.raw_path, id_))
+    observe(RequestRefused(refusal.code, request.client))
+    record = Error(
+        refusal.code, refusal.message, refusal.lines_stored_through, refusal.first_number
+    )
     return json_response(msgspec.json.encode(record), fields, status)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -193,18 +193,29 @@ def _pieces(
     if not store.has_room_for_export():
         message = "The log of the database is too long for another export; nothing was done"
         raise RequestError(ErrorCode.OVERLOADED, message)
-    # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
-    may_have_empty = form is FORMATS["csv"] and not listing.tag and not listing.is_untagged
-    if may_have_empty and store.list_plants(Listing(tag="", limit=1)).items:
+    if form is FORMATS["csv"] and not listing.tag and not listing.is_untagged:
+        yield from _refuse_empty_tags(store, form, listing)
+    with contextlib.closing(store.scan_plants(listing, tell, tell_damaged)) as pages:
+        yield form.head
+        for plants in pages:
+            yield _render(form, plants)
+
+
+def _refuse_empty_tags(store: Store, form: Format, listing: Listing) -> Iterator[bytes]:
+    """Look for a plant with an empty tag, which CSV cannot hold, before the first piece.
+
+    If one is stored between this search and the snapshot of the export, the export is cut off.
+
+    Raises:
+        RequestError: NOT_ACCEPTABLE.
+
+    """
+    if store.list_plants(Listing(tag="", limit=1)).items:
         for plants in scan(store.list_plants, listing._replace(tag="")):
             _render(form, plants)
             if plants:
                 break
             yield b""
-    with contextlib.closing(store.scan_plants(listing, tell, tell_damaged)) as pages:
-        yield form.head
-        for plants in pages:
-            yield _render(form, plants)
 
 
 def _render(form: Format, plants: list[NewPlant]) -> bytes:

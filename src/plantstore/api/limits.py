@@ -92,8 +92,8 @@ class RatePerToken:
             last, before, current = self._uses.get((rate, token), (window, 0, 0))
             if last != window:
                 before, current = (current if last == window - 1 else 0), 0
-            # If the uses so far reach this, it is refused. For more uses than the rate has, there
-            # may be none so far.
+            # As many uses before are refused. More uses at once than the rate has are allowed only
+            # if there was none before.
             left = max(1, rate.uses - uses + 1)
             if before * (seconds - passed) >= (left - current) * seconds:
                 if current < left:

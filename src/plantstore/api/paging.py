@@ -84,16 +84,7 @@ def read_page_request(request: Request) -> PageRequest:
 
     """
     parameters = read_query(request, *LISTING_PARAMETERS)
-    return parse_page_request(parameters, has_total=has_preference(request, _COUNT_EXACT))
-
-
-def parse_page_request(parameters: dict[str, str], *, has_total: bool = False) -> PageRequest:
-    """Parse the parameters of a listing.
-
-    Raises:
-        RequestError: INVALID_PARAMETER, for a value that is out of bounds.
-
-    """
+    has_total = has_preference(request, _COUNT_EXACT)
     wanted = parse_filters(parameters)._replace(limit=parse_limit(parameters), has_total=has_total)
     after, before = (
         parse_integer(parameters[name], name) if name in parameters else None

@@ -196,7 +196,7 @@ def _condition_is_false(id_: int, etag: str | None, *, is_excluded: bool = False
     elif is_excluded:
         found = f"a plant is stored under the id {id_}, and If-None-Match excludes it"
     else:
-        found = f"another plant than expected is stored under the id {id_}"
+        found = f"the plant under the id {id_} is not the expected one"
     message = f"The condition is false: {found}"
     fields = None if etag is None else {"ETag": etag}
     return RequestError(ErrorCode.PRECONDITION_FAILED, message, fields)

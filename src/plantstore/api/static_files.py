@@ -12,7 +12,6 @@ import asyncio
 import gzip
 import hashlib
 import re
-import threading
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
@@ -60,24 +59,16 @@ class File:
         self._content = content
         self._fields = fields
         self._compressed: bytes | None = None
-        self._lock = threading.Lock()
 
     async def show(self, request: Request) -> Response:
         """Respond with the form that the client prefers."""
         fields = {**self._fields, "Vary": "Accept-Encoding"}
         if len(self._content) < COMPRESSED_BYTES_MIN or not accepts_gzip(request):
             return Response(200, fields, self._content, is_shared=True)
-        compressed = self._compressed
-        if compressed is None:
-            compressed = await asyncio.to_thread(self._compress)
+        if self._compressed is None:
+            self._compressed = await asyncio.to_thread(gzip.compress, self._content, mtime=0)
         fields["Content-Encoding"] = "gzip"
-        return Response(200, fields, compressed, is_shared=True)
-
-    def _compress(self) -> bytes:
-        with self._lock:
-            if self._compressed is None:
-                self._compressed = gzip.compress(self._content, mtime=0)
-        return self._compressed
+        return Response(200, fields, self._compressed, is_shared=True)
 
 
 def read_document() -> bytes:

@@ -41,7 +41,7 @@ from plantstore.storage import display_url, has_one_writer, identify_files, requ
 from plantstore.storage.sqlite.file import set_up_sqlite
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
-from plantstore.telemetry.metrics import is_own_folder
+from plantstore.telemetry.metrics import make_own_folder
 from plantstore.tokens import SCOPES
 
 # How long workers may take to end after the timeout of a shutdown, to commit what they accepted.
@@ -102,7 +102,7 @@ def run_worker() -> None:
     set_up_memory()
     set_up_sqlite()
     log = configure_logs()
-    shared = folder if is_own_folder(folder) else None
+    shared = folder if make_own_folder(folder) else None
     telemetry = Telemetry(log, settings, shared)
     try:
         require_files(settings.database, files)

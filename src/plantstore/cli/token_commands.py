@@ -72,7 +72,7 @@ def show_new_token(
 @click.option(
     "--expires-in",
     metavar="TIME",
-    help="How long it is valid, such as 90s, 15m, 12h, 30d or 8w. Default: for ever.",
+    help="How long it is valid, such as 90s, 15m, 12h, 30d or 8w. Default: no end.",
 )
 @settings("database", "standbys_min")
 def create(

@@ -41,7 +41,7 @@ LISTED_ERRORS_MAX: Final = 1_000
 # Size of the stored plants that these errors show, as JSON.
 SHOWN_BYTES_MAX: Final = 128 * 1024
 
-# What became of a row whose change is made; the values are the names of its RowCounts.
+# The outcomes that are counted. The value of each is the name of its number in RowCounts.
 _COUNTED: Final = (Outcome.STORED, Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.DELETED)
 
 

@@ -11,8 +11,8 @@ The event loop keeps the last events. A follower that has read up to a number ge
 it. So a change costs one read and one rendering, however many followers there are. A follower that
 is further behind reads pages of the store by itself, until it has caught up.
 
-All followers await one future. So a follower costs no timer, no thread and little memory. They are
-also woken at an interval, to look at what else may end them.
+All followers await one future. So a follower costs no timer, no thread and little memory. They
+also wake at an interval, to check whether their token or their client is gone.
 
 Rule 1: the thread keeps the number of the last change that it has handed over. After a fault of a
     read or of a wait, it continues after this number.

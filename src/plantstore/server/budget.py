@@ -46,7 +46,8 @@ class Budget:
         self.incoming_bytes = 0
         self.unread_bytes = 0
         # The connections with incomplete heads, and those with unread responses and their sizes: of
-        # clients without a valid token, and of others. The longest wait is the first.
+        # clients without a valid token, and of others. The longest wait is the first. The size of
+        # an incomplete head is 0 here, since its bytes are incoming.
         self._heads: dict[Connection, int] = {}
         self._without_token: dict[Connection, int] = {}
         self._with_token: dict[Connection, int] = {}

@@ -25,8 +25,8 @@ TAKEN_BYTES_MIN: Final = 64 * 1024
 # Grace period after a deadline: data may be waiting in the socket if the loop was blocked.
 GRACE_SECONDS: Final = 0.1
 
-# Interval of the checks while a client has to wait for the service. A deadline may pass up to
-# this much too early.
+# Interval of the checks while a client has to wait for the service. So a deadline may be up to this
+# much too early.
 WAITING_SECONDS: Final = 1.0
 
 

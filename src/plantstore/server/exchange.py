@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CLIENT_GONE: Final = 499
 
 
-# Until the head of a request has arrived. Nothing of it is ever set.
+# The request until its head has arrived. All connections share it, so no attribute is ever set.
 NO_REQUEST: Final = Request("", "")
 
 

@@ -48,14 +48,10 @@ FIELDS_MAX: Final = 100
 # parse a list of a thousand elements may take a hundred times as long as a create.
 VALUE_BYTES_MAX: Final = 1024
 READ_FIELDS: Final = frozenset(
-    {
-        *(b"accept", b"accept-encoding", b"access-control-request-headers"),
-        *(b"access-control-request-method", b"authorization", b"change-set", b"connection"),
-        *(b"content-encoding", b"content-type", b"expect", b"host", b"if-match"),
-        *(b"if-none-match", b"last-event-id"),
-        *(b"origin", b"prefer", b"traceparent", b"x-forwarded-for", b"x-forwarded-proto"),
-        b"x-request-id",
-    }
+    b"accept accept-encoding access-control-request-headers access-control-request-method"
+    b" authorization change-set connection content-encoding content-type expect host if-match"
+    b" if-none-match last-event-id origin prefer traceparent x-forwarded-for x-forwarded-proto"
+    b" x-request-id".split()
 )
 
 # Bytes of a chunked body that one event may hold. A chunk takes half a microsecond and may be only
@@ -68,8 +64,8 @@ _CACHED_HEAD_BYTES_MAX: Final = 1024
 
 _EMPTY_LINE: Final = b"\r\n\r\n"
 
-# What shows before the end of a head that it is no HTTP: its first byte, as that of TLS, or a line
-# that does not end with CR and LF. Without this, the client would wait until its request is late.
+# An incomplete head is no HTTP if its first byte is not printable, as that of TLS, or if a line
+# does not end with CR and LF. Without this check, the client would wait until its request is late.
 _NO_HTTP: Final = re.compile(rb"\A[^!-~]|[^\r]\n")
 
 _VERSIONS: Final = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0"}

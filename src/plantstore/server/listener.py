@@ -2,7 +2,8 @@
 
 A connection in a TLS handshake takes some 100 kB, and has no protocol yet that could count it.
 uvloop's own server does not limit the number of handshakes, so this listener does. Without TLS, it
-is as fast as uvloop's server: beside a thousand busy connections, new ones are answered as soon.
+is as fast as uvloop's server: beside a thousand busy connections, a new one gets its response just
+as soon.
 """
 
 import asyncio

@@ -21,7 +21,7 @@ from typing import Final
 _LIBC: Final = ctypes.CDLL(None)
 
 # Open connections of each worker. An idle one takes about 6 kB, so all take 60 MB. With TLS they
-# take 200 MB; the limit on open files (`ulimit -n`) lowers the number.
+# take 200 MB; the limit on open files (`ulimit -Hn`) lowers the number.
 CONNECTIONS_MAX: Final = 10_000
 
 # Open files besides connections: the store, a check or a backup, the log, the listener.

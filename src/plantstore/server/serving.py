@@ -41,12 +41,12 @@ async def serve(
     with listener:
         listener.listen(BACKLOG)
         accepting = Listener(loop, lambda: Connection(server, loop), listener, context)
-        telling = loop.create_task(_tell_date(server))
+        keeping_date = loop.create_task(_keep_date(server))
         await stopping.wait()
         accepting.close()
     await accepting.wait_closed()
     await shut_down(server)
-    telling.cancel()
+    keeping_date.cancel()
 
 
 async def shut_down(server: Server) -> None:
@@ -63,7 +63,7 @@ async def shut_down(server: Server) -> None:
         task.cancel()
 
 
-async def _tell_date(server: Server) -> None:
+async def _keep_date(server: Server) -> None:
     """Keep the date of the responses up to date."""
     while True:
         server.date = formatdate(usegmt=True)

@@ -168,7 +168,8 @@ class Supervisor:
                         return False, has_served
                 has_served, missed = True, 0
             except TimeoutError:
-                missed += has_served and not self._stopping.is_set()
+                if has_served and not self._stopping.is_set():
+                    missed += 1
         return True, True
 
 

@@ -150,7 +150,7 @@ def _differences(connection: Connection, version: int, plants: int) -> list[str]
     total = _one(connection, _TOTAL)
     if total != plants:
         problems.append(f"the recorded number of plants is {total}")
-    if version < newest_version("postgres"):
+    if version < newest_version(ENGINE):
         return problems  # the words of an older version may be others
     if _one(connection, _IS_INCOMPLETE):
         problems.append("the index of words is not complete")
@@ -165,7 +165,7 @@ def _expected_schema(connection: Connection, version: int) -> dict[str, str]:
     """Return the expected schema: run the migrations in a temporary schema, and roll back."""
     with connection.transaction(force_rollback=True):
         connection.execute("SET LOCAL search_path = pg_temp")
-        for step in migrations("postgres")[:version]:
+        for step in migrations(ENGINE)[:version]:
             connection.execute(step.encode())
         return _schema(connection)
 

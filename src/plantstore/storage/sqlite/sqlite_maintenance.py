@@ -117,7 +117,7 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
         if expected[object_] != actual.get(object_)
     ]
     if others := sorted(actual.keys() - expected.keys()):
-        notes.append(f"other programs have made {', '.join(others)}")
+        notes.append(f"other programs have created {', '.join(others)}")
     plants, tokens = (
         _try(connection, f"SELECT count(*) FROM {table}", damage) for table in ("plants", "tokens")
     )

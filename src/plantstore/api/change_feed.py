@@ -137,7 +137,7 @@ class ChangeFeed:
                 else:
                     await self.tail.news
                 events = None
-        except RequestError:  # the client connects again, and gets the error as an answer
+        except RequestError:  # the client connects again, and gets the error
             return
         finally:
             self.limit.release(token)

@@ -162,25 +162,41 @@ def describe_page(request: PageRequest, page: PlantsPage) -> tuple[list[NewPlant
 
 def links_to_pages(request: PageRequest, page: PlantsPage) -> str:
     """Return the Link field with the other pages of plants; empty if there are none."""
-    parameters, listing, is_before, until = request
-    links = []
-    if is_before:
+    bounds = {
+        "next": _bounds_of_next(request, page),
+        "prev": _bounds_of_previous(request, page),
+        "first": None if _is_first(request) else {},
+    }
+    return ", ".join(
+        link("plants", relation, request.parameters, **of_page)
+        for relation, of_page in bounds.items()
+        if of_page is not None
+    )
+
+
+def _bounds_of_next(request: PageRequest, page: PlantsPage) -> dict[str, object] | None:
+    if request.is_before:
         # The plants of the page are in the opposite order. If there are none up to the beginning,
         # the next page is the first one.
-        start = page.items[0].id if page.items else page.end
-        links.append(link("plants", "next", parameters, after=start))
-        if page.end is not None:
-            links.append(link("plants", "prev", parameters, before=page.end))
-    elif isinstance(page.end, Place):
-        bounds = {"from": text_of(page.end.key), "after": page.end.id}
-        links.append(link("plants", "next", parameters, **bounds))
-    elif page.end is not None:
-        links.append(link("plants", "next", parameters, after=page.end, before=until))
-    if (listing.after is not None and until is None) or listing.place not in (None, Place()):
-        if page.items and not is_before and listing.place is None:
-            links.append(link("plants", "prev", parameters, before=page.items[0].id))
-        links.append(link("plants", "first", parameters))
-    return ", ".join(links)
+        return {"after": page.items[0].id if page.items else page.end}
+    if isinstance(page.end, Place):
+        return {"from": text_of(page.end.key), "after": page.end.id}
+    return None if page.end is None else {"after": page.end, "before": request.until}
+
+
+def _bounds_of_previous(request: PageRequest, page: PlantsPage) -> dict[str, object] | None:
+    if request.is_before:
+        return None if page.end is None else {"before": page.end}
+    if _is_first(request) or request.listing.place is not None or not page.items:
+        return None
+    return {"before": page.items[0].id}
+
+
+def _is_first(request: PageRequest) -> bool:
+    """Return whether a page begins where its listing does. One with `until` has no first page."""
+    listing = request.listing
+    begins_later = listing.after is not None and request.until is None
+    return not begins_later and listing.place in (None, Place())
 
 
 def _cut(page: PlantsPage, until: int, *, is_descending: bool) -> PlantsPage:

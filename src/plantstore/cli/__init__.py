@@ -23,7 +23,7 @@ from plantstore.settings import Settings, unknown_variables
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A small HTTP service that stores plants durably before it answers.",
+    help="A small HTTP service that stores plants durably before it responds.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context

@@ -35,7 +35,7 @@ DRY_RUN_BYTES_MAX: Final = 16 * 1024 * 1024
 # The memory of such a plant besides its texts: two objects, and its share of a dictionary.
 _PLANT_BYTES: Final = 200
 
-# Errors of rows that a service lists in its answer. All of them are counted.
+# Errors of rows that a service lists in its response. All of them are counted.
 LISTED_ERRORS_MAX: Final = 1_000
 
 # Size of the stored plants that these errors show, as JSON.

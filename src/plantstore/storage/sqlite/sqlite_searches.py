@@ -84,9 +84,10 @@ _INDEXED_LENGTHS: Final = (1, 3, 4)
 # Maximum number of words that the index is asked for, to replace the beginnings of a search.
 _WORDS_MAX: Final = 8
 
-# A virtual table that lists the words of the index.
+# Virtual tables that list the words of the index, with each of their plants, or with their number.
 MAKE_VOCABULARY: Final = """
-CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, plant_words, instance)
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, plant_words, instance);
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.counts USING fts5vocab(main, plant_words, row)
 """
 
 # One word, and not several: the table would list each word once for each plant that has it.
@@ -144,7 +145,7 @@ class _Query(NamedTuple):
 
 
 def prepare_searches(connection: apsw.Connection) -> None:
-    """Prepare a connection for searches."""
+    """Prepare a connection for searches, and for counts of tags."""
     connection.execute(MAKE_VOCABULARY)
 
 

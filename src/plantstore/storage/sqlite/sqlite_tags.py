@@ -18,15 +18,11 @@ from plantstore.storage.sqlite.sqlite_searches import (
     require_complete,
 )
 
-MAKE_COUNTS: Final = """
-CREATE VIRTUAL TABLE IF NOT EXISTS temp.counts USING fts5vocab(main, plant_words, row)
-"""
 _UNTAGGED: Final = f"SELECT doc FROM temp.counts WHERE term = '{UNTAGGED}'"
 
 
 def select_tags(connection: apsw.Connection, listing: TagListing) -> TagsPage:
-    """Return the next tags, as `PlantStore.list_tags` does."""
-    connection.execute(MAKE_COUNTS)
+    """Return the next tags, as `PlantStore.list_tags` does, on a prepared connection."""
     with snapshot(connection):
         require_complete(connection)
         untagged = connection.execute(_UNTAGGED).get or 0

@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from playwright.sync_api import BrowserContext, Dialog, FilePayload, Page, expect
 
 from plantstore.plants import NewPlant
-from support.browser import HURRY, drop, export, import_rows, listed_errors, save
+from support.browser import HURRY, Watch, drop, export, import_rows, save
 from support.command import run
 from support.postgres import wait_until
 from support.service import Client, Service, stored_plants
@@ -74,8 +74,9 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     expect(preview.get_by_text("Not used: Preis")).to_be_visible()
     shown = preview.get_by_role("table", name="The first plants").locator("tbody tr")
     expect(shown.nth(3)).to_have_text("3Rosa ×Rosa")
-    refused = ["6", "The id must be a whole number", "=1+1 · 7 · Tilia · -7"]
-    assert listed_errors(page) == [refused]
+    expect(preview.get_by_role("list", name="Refused rows").get_by_role("listitem")).to_have_text(
+        ["Row 6: The id must be a whole number=1+1 · 7 · Tilia · -7"]
+    )
     expect(preview.get_by_role("group", name="1 plant exists")).to_contain_text("Another")
     preview.get_by_label("Tag").select_option("None")
     expect(preview.get_by_label("Tag")).to_have_value("-1")
@@ -90,7 +91,7 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     import_rows(page, "1 new, 1 the same, 1 skipped, 1 refused")
     said = preview.get_by_text("Imported: 1 new, 1 the same, 1 skipped, 1 refused")
     expect(said).to_be_visible()
-    name, saved = save(page, "link", "Save the refused rows")
+    name, saved = save(page, "button", "Save the refused rows")
     assert name == "my.plants-refused.csv"
     page.get_by_role("button", name="Close", exact=True).click()
     corrected = saved.decode("utf-8-sig").replace("=1+1;", "5;")
@@ -132,8 +133,9 @@ def test_a_workbook_updates_plants_unless_others_change_them_meanwhile_and_this_
     expect(page.get_by_role("list", name="Plants that change")).to_contain_text("5: Old → New")
     assert client.send_record("PUT", "/plants/5", "Theirs", None).status == 200
     import_rows(page, "1 new, 1 the same, 2 change, 1 refused")
-    kept = "1 changed by others and kept"
-    expect(page.locator("#said")).to_have_text(f"1 new, 1 changed, {kept}: a.xlsx")
+    question = page.get_by_role("dialog", name="Somebody else has changed plant 5")
+    question.get_by_role("button", name="Keep theirs").click()
+    expect(page.locator("#said")).to_have_text("2 plants imported: a.xlsx")
     page.get_by_role("button", name="Close", exact=True).click()
     assert stored_plants(garden.database)[1] == NewPlant(1, "New & ×", "Abies")
     page.get_by_role("button", name="Undo", exact=True).click()
@@ -186,7 +188,7 @@ def test_an_import_whose_page_is_reloaded_is_in_the_list_of_changes_and_is_undon
 
 
 def test_the_plants_of_a_list_are_exported_and_an_export_is_imported_unchanged(
-    open_page: Callable[..., Page], garden: Service
+    open_page: Callable[..., Page], garden: Service, watch: Watch
 ) -> None:
     many = [NewPlant(id_, f'Rosa "{id_}", ×\n', "Rosa & Co") for id_ in range(1_500)]
     page = open_page(NewPlant(-7, "=1+1", "Other"), *many)
@@ -203,6 +205,12 @@ def test_the_plants_of_a_list_are_exported_and_an_export_is_imported_unchanged(
     drop(page, content, name)
 
     expect(page.locator("#preview-said")).to_have_text("Nothing to import: 0 new, 1 the same")
+    page.get_by_role("button", name="Close", exact=True).click()
+    watch.service_goes_away = True
+    page.route("**/plants.csv?*", lambda route: route.abort())
+    page.get_by_role("button", name="More", exact=True).click()
+    page.get_by_role("button", name="as CSV").click()
+    expect(page.locator("#said")).to_have_text("The service does not respond")
 
 
 def test_plants_are_printed_as_a_list_or_as_labels_on_sheets(

@@ -88,23 +88,6 @@ test("a token that the service refuses is reported, and is sent with each reques
   assert.equal(requests[0].headers.get("Authorization"), "Bearer plst_secret");
 });
 
-test("an import replaces plants only if this is chosen", async () => {
-  const paths = [];
-  const file = new Blob(["id,name\n"]);
-  answerFile((request) => {
-    paths.push(request.path);
-    withResponse({ errors: [] })(request);
-  });
-
-  await client.import(file, {});
-  await client.import(file, { conflict: "replace" });
-
-  const [refusing, replacing] = ["refuse", "replace"].map(
-    (word) => `plants.csv?on-conflict=${word}`,
-  );
-  assert.deepEqual(paths, [refusing, replacing]);
-});
-
 test("a token may be pasted with its scheme, its field and quotes", () => {
   const token = `plst_${"a".repeat(36)}`;
   for (const text of [

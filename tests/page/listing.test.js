@@ -47,8 +47,9 @@ test("Enter searches and selects the text, which the next scan replaces", () => 
   update({ search: "1662", query: ALL });
   const done = [];
   const currentTarget = { querySelector: () => ({ select: () => done.push("selected") }) };
+  const [{ onsubmit }] = findAll("form", Catalogue());
 
-  listing.submitSearch({ preventDefault: () => done.push("not sent"), currentTarget });
+  onsubmit({ preventDefault: () => done.push("not sent"), currentTarget });
 
   assert.deepEqual([location.search, done], ["?q=1662", ["not sent", "selected"]]);
 });
@@ -120,17 +121,6 @@ test("the end of a change leaves what is being typed, whose search loads the lis
   assert.match(requests.at(-1).path, /q=ro/);
 });
 
-test("of a long text, the beginning is searched, and this is said", () => {
-  const requests = answer();
-  update({ search: "Rosa ".repeat(30), query: ALL });
-
-  listing.search();
-
-  const q = new URLSearchParams(requests[0].path.split("?")[1]).get("q");
-  assert.deepEqual([q.length, state.search], [100, q]);
-  assert.equal(state.toast.text, "Only the first 100 characters are searched");
-});
-
 describe("before a page of the list by name are the plants that come before it", () => {
   const plants = Array.from({ length: 200 }, (_, at) => ({ id: `${at}`, name: `Rosa ${at}` }));
   const links = new Map(["first", "next"].map((relation) => [relation, `?${relation}`]));
@@ -140,7 +130,7 @@ describe("before a page of the list by name are the plants that come before it",
     update({ shownQuery: new URLSearchParams("tag=R&sort=name&from=Rosa") });
     const page = plants.slice(first, first + 50);
     update({ listing: { plants: page, links, total: 900, isExact: true } });
-    await listing.findTurn("prev")();
+    await listing.goBack();
     return requests.map(({ path }) => path);
   };
 
@@ -331,15 +321,6 @@ test("all plants of a search are selected, of all its pages, beside those select
   assert.deepEqual(paths, ["plants?q=a&sort=-id&limit=1000", "plants?after=1&q=a&limit=1000"]);
 });
 
-test("the plants of the list that are not selected are selected instead", async () => {
-  answer(respondPlants([ROSA, ABIES]));
-  update({ selected: new Map([[ROSA.id, ROSA]]) });
-
-  await listing.selectFound(true);
-
-  assert.deepEqual([...state.selected.values()], [ABIES]);
-});
-
 for (const [address, many] of [
   ["?q=a", 2],
   ["?q=b", 0],
@@ -481,15 +462,4 @@ test("what a tag has not is sought in all plants", async () => {
 
   const links = findAll("a", Catalogue()).map(({ href, children }) => [textOf(children), href]);
   assert.deepEqual(links.at(-1), ["Search in all plants", "?q=a&sort=name"]);
-});
-
-test("who cannot change plants sees no boxes", () => {
-  update({ listing: { plants: [ROSA], links: new Map(), total: 1, isExact: true } });
-  const boxesOf = (...scopes) => {
-    update({ scopes });
-    return findAll("input", Catalogue()).filter(({ type }) => type === "checkbox").length;
-  };
-
-  assert.deepEqual([boxesOf("plants:read"), boxesOf("plants:read", "plants:update")], [0, 2]);
-  update({ scopes: null });
 });

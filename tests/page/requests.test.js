@@ -2,20 +2,19 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { ApiError, parse, send } from "../../src/plantstore/web/page/requests.js";
+import { ApiError, send } from "../../src/plantstore/web/page/requests.js";
 import { answer, respond } from "./tab.js";
 
 const BIG = "9223372036854775807";
 
 const neverStops = () => new AbortController().signal;
 
-test("ids are text, without rounding, and other numbers are numbers", () => {
-  const text = `[{"id": ${BIG}, "total": 7}, {"first": -${BIG}}]`;
+test("ids are text, without rounding, and other numbers are numbers", async () => {
+  answer(respond(`[{"id": ${BIG}, "total": 7}, {"first": -${BIG}}]`));
 
-  const [plant, taken] = parse({ status: 200, statusText: "" }, text, Array.isArray);
+  const { value } = await send("plants", { signal: neverStops() }, Array.isArray);
 
-  assert.deepEqual(plant, { id: BIG, total: 7 });
-  assert.deepEqual(taken, { first: `-${BIG}` });
+  assert.deepEqual(value, [{ id: BIG, total: 7 }, { first: `-${BIG}` }]);
 });
 
 describe("a response of another server is reported as such", () => {
@@ -25,11 +24,7 @@ describe("a response of another server is reported as such", () => {
 
       test(`${status} with the body ${body}`, async () => {
         answer(respond(body, status));
-        const isExpected = () => false;
-        const read = async () => {
-          const response = await send("plants", { signal: neverStops() });
-          parse(response.answer, response.body, isExpected);
-        };
+        const read = send("plants", { signal: neverStops() }, () => false);
 
         await assert.rejects(read, { name: "Error", message, status });
       });
@@ -53,7 +48,7 @@ test("no response, and a response that breaks off, have status 0", async () => {
   const broken = respond("half");
   broken.text = () => Promise.reject(new TypeError("terminated"));
   answer(new TypeError("Failed to fetch"), broken);
-  const request = () => send("plants", { signal: neverStops() });
+  const request = () => send("plants", { signal: neverStops() }, Array.isArray);
 
   const absent = { message: "The service does not respond", status: 0 };
   await assert.rejects(request, absent);

@@ -140,6 +140,7 @@ export function serve(plants, interfere = () => null) {
   function change(text, set, request) {
     const counts = { stored: 0, already_stored: 0, replaced: 0, deleted: 0, refused: 0 };
     const errors = [];
+    const isDry = request.path.endsWith("?dry-run");
     for (const [at, line] of text.trim().split("\n").entries()) {
       const { id, before, after } = parse(line);
       const other = interfere("CHANGE", id);
@@ -153,7 +154,7 @@ export function serve(plants, interfere = () => null) {
         errors.push(isShown ? { ...error, plant: present } : error);
       } else {
         counts[after ? (before ? "replaced" : "stored") : "deleted"] += 1;
-        put(id, after, set);
+        if (!isDry) put(id, after, set);
       }
     }
     return { ...counts, refused: errors.length, errors: errors.slice(0, service.listed ?? 1000) };

@@ -33,7 +33,7 @@ beforeEach(() => {
     return answer();
   };
   wide.matches = true;
-  update({ tagFilter: "", tagSort: "tag", hasAllTags: false, tagList: undefined });
+  update({ tagFilter: "", tagList: undefined });
   update({ scopes: null, tags: [] });
   update({ query: new URLSearchParams() });
   history.replaceState(null, "", "/");
@@ -58,7 +58,7 @@ test("the list has all plants, those without a tag, and the tags with their numb
 
   assert.equal(
     textOf(TagList()),
-    "Most plants first All 1,224 Untagged 7 Abies 3 Rosa 1,214 Show all tags",
+    "All 1,224 Untagged 7 Abies 3 Rosa 1,214 Filter to see other tags.",
   );
 });
 
@@ -108,26 +108,17 @@ test("on a narrow screen, tags are counted only while the list is open", async (
   assert.equal(asked.length, 1);
 });
 
-test("the filter and the order are asked of the service, and all tags if one wants to see them", async () => {
+test("the filter is asked of the service, and says whether there are other tags", async () => {
   await load();
   await pass(0);
-  const [filter, order] = findAll("input", TagList());
-  filter.oninput({ currentTarget: { value: "ro" } });
-  await pass(0.15);
-  order.onchange({ currentTarget: { checked: true } });
-  await pass(0);
-  const pages = [respond(TAGS, 200, COUNTS), respond([{ tag: "Tilia", plants: 1 }])];
-  answer = () => pages.shift();
-  findAll("button", TagList())[0].onclick();
-  await pass(0);
+  answer = () => respond([{ tag: "Tilia", plants: 1 }]);
+  const [filter] = findAll("input", TagList());
 
-  assert.match(textOf(TagList()), / Abies 3 Rosa 1,214 Tilia 1 3 tags$/);
-  assert.deepEqual(asked.slice(1), [
-    "tags?q=ro&sort=tag&limit=300",
-    "tags?q=ro&sort=-plants&limit=300",
-    "tags?q=ro&sort=-plants&limit=1000",
-    "tags?after=3.abies",
-  ]);
+  filter.oninput({ currentTarget: { value: "ti" } });
+  await pass(0.15);
+
+  assert.match(textOf(TagList()), / Tilia 1 1 tag$/);
+  assert.deepEqual(asked.slice(1), ["tags?q=ti&limit=300"]);
 });
 
 describe("if the tags cannot be read, there is no list, and the plants are shown", () => {

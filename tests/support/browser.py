@@ -180,15 +180,6 @@ def export(page: Page, kind: Literal["CSV", "Excel"]) -> tuple[str, bytes]:
     return save(page, "button", f"as {kind}")
 
 
-def listed_errors(page: Page) -> list[list[str]]:
-    """Return line, reason and text of each refused row that the page shows."""
-    lines = page.get_by_role("table", name="Refused rows").locator("tbody tr")
-    cells: list[list[str]] = lines.evaluate_all(
-        "rows => rows.map(row => [...row.querySelectorAll('th, td')].map(cell => cell.textContent))"
-    )
-    return cells
-
-
 def rows(page: Page) -> list[list[str]]:
     """Return id, name and tag of each plant that is shown, after the listing has loaded."""
     expect(page.locator("#listing")).to_have_attribute("aria-busy", "false")

@@ -2,33 +2,33 @@
 
 import { entitle } from "./address.js";
 import { Catalogue } from "./catalogue.js";
-import { KEEPS_IDS } from "./client.js";
-import { followHistory, isTyped, QuestionView } from "./dialogs.js";
-import { focus, Toast } from "./elements.js";
-import { copySelected } from "./exporting.js";
+import { client, KEEPS_IDS } from "./client.js";
+import { followHistory, forgetError, isTyped, QuestionView } from "./dialogs.js";
+import { focus, say, Toast } from "./elements.js";
 import { html } from "./html.js";
 import { watchFiles } from "./importing.js";
 import { press } from "./keyboard.js";
 import { followAddress, go, refresh } from "./listing.js";
 import { openLinkedPlant, openPlant } from "./plant.js";
 import { render } from "./preact.mjs";
-import { Health, watchService } from "./service.js";
+import { ApiError, messageOf } from "./requests.js";
 import { Enter, SignIn, SignOut, start } from "./session.js";
 import { isRunning } from "./sets.js";
-import { onUpdate, state } from "./state.js";
+import { onUpdate, state, update } from "./state.js";
 
 const ICON = new URL("icon.svg", import.meta.url).href;
+const LOOK_SECONDS = 5;
 const TOO_OLD =
   "This browser is too old: it would round large ids. Use a version of 2025 or later.";
 
 function App() {
-  const { isSignedIn, isOpen, dialog, question, sheet } = state;
+  const { isSignedIn, isOpen, outage, dialog, question, sheet } = state;
   // The first rows would move what is below the list.
   const isListMissing = !state.listing && !state.problem;
   return html`
     <header>
       <h1><img src=${ICON} alt="" width="32" height="32" /> Plant Store</h1>
-      <${Health} />
+      <p id="health" role="status">${outage}</p>
       <nav aria-label="Service">
         ${isSignedIn ? html`<${SignOut} />` : isOpen && html`<${Enter} />`}
       </nav>
@@ -76,12 +76,27 @@ function show() {
   }
 }
 
+/** Check the service repeatedly while the page is visible, and load the list again. */
+async function watchService() {
+  try {
+    if (!document.hidden) {
+      await client.probe();
+      if (state.outage) update({ outage: "" });
+      forgetError(0);
+      await refresh();
+    }
+  } catch (error) {
+    update({ outage: messageOf(error) });
+  }
+  setTimeout(watchService, LOOK_SECONDS * 1000);
+}
+
+client.onoutage = ({ message }) => update({ outage: message });
 onUpdate(show);
 document.onclick = follow;
 document.onkeydown = press;
-document.oncopy = copySelected;
 watchFiles();
-watchService(refresh);
+watchService();
 window.onpopstate = () => {
   if (!state.isSignedIn && !state.isOpen) return;
   followHistory();
@@ -91,6 +106,12 @@ window.onpopstate = () => {
 // The browser asks before what is typed, is sent, or is being changed is lost.
 window.onbeforeunload = (event) => {
   if (state.isSignedIn && (isRunning() || isTyped())) event.preventDefault();
+};
+// What a function cannot do, and nobody else says, is said.
+window.onunhandledrejection = (event) => {
+  if (!(event.reason instanceof ApiError)) return;
+  event.preventDefault();
+  say(event.reason.message);
 };
 window.onpageshow = ({ persisted }) => {
   // The back button would restore a page with plants after the sign-out.

@@ -8,11 +8,11 @@ import { chooseImport } from "./importing.js";
 import {
   beginAt,
   findPosition,
-  findTurn,
+  goBack,
   isByName,
   listSelected,
+  search as searchTyped,
   selectFound,
-  submitSearch,
   type,
 } from "./listing.js";
 import { addPlants, openPlant } from "./plant.js";
@@ -51,7 +51,10 @@ export function Catalogue() {
 
 /** Search, and open the plant with exactly this id, or the only one that is found. @param {On<HTMLFormElement>} event */
 async function submit(event) {
-  await submitSearch(event);
+  event.preventDefault();
+  const loaded = searchTyped();
+  event.currentTarget.querySelector("input")?.select(); // What is typed or scanned next replaces it.
+  await loaded;
   const { search, isSearching, problem, listing, dialog } = state;
   const { plants = [], links } = listing ?? {};
   const only = plants.length === 1 && links?.size === 0 ? plants[0] : undefined;
@@ -70,7 +73,7 @@ function Tools() {
           data-needs="plants:read">
         <label for="search" class="unseen">Search by name or id:</label>
         <input id="search" type="search" spellcheck=${false} placeholder="Name or id"
-          aria-keyshortcuts="/" value=${state.search} oninput=${type} />
+          aria-keyshortcuts="/" maxlength=${TEXT_MAX} value=${state.search} oninput=${type} />
       </form>
       <button id="add" type="button" class="primary" data-needs="plants:create"
         aria-keyshortcuts="n" onclick=${() => addPlants()}>Add a plant</button>
@@ -152,15 +155,14 @@ function Selected() {
   if (!listing || plants.length === 0) return null;
   const shown = listing.plants.filter(({ id }) => selected.has(id)).length;
   const elsewhere = plants.length - shown;
-  const hasOthers = plants.length < listing.total;
-  const isMore = hasOthers && shown > 0 && shown === listing.plants.length;
+  const isMore = plants.length < listing.total && shown > 0 && shown === listing.plants.length;
   const found = listing.isExact ? number(listing.total) : "";
   return html`
     <div id="selected" class="tools" role="group" aria-label="Selected plants">
       <span>
         ${renew(`${number(plants.length)} selected${elsewhere > 0 ? `, ${number(elsewhere)} not shown` : ""}`)}
       </span>
-      ${isMore && html`<button type="button" onclick=${() => selectFound()}>Select all ${found}</button>`}
+      ${isMore && html`<button type="button" onclick=${selectFound}>Select all ${found}</button>`}
       <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
         Set tag
       </button>
@@ -174,7 +176,6 @@ function Selected() {
       <button type="button" data-needs="plants:delete" onclick=${() => deleteSelected(plants)}>
         Delete
       </button>
-      ${hasOthers && html`<button type="button" onclick=${() => selectFound(true)}>Invert</button>`}
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>
     </div>
   `;
@@ -201,10 +202,10 @@ function Pages(/** @type {{label: string}} */ { label }) {
       href && html`<a key=${relation} rel=${relation} href=${href} aria-label=${name}>${text}</a>`
     );
   });
-  if (isByName()) {
-    const back = findTurn("prev");
-    pages[1] =
-      back && html`<button type="button" aria-label="Previous page" onclick=${back}>‹</button>`;
+  if (isByName() && links?.has("first")) {
+    pages[1] = html`
+      <button type="button" aria-label="Previous page" onclick=${goBack}>‹</button>
+    `;
   }
   return html`<nav class="pages" aria-label=${label}>${pages}</nav>`;
 }

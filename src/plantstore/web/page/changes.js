@@ -10,9 +10,13 @@
 import { client } from "./client.js";
 import { actUntilStopped, ask } from "./dialogs.js";
 import { countPlants } from "./elements.js";
+import { html } from "./html.js";
 import { ApiError, CHANGED } from "./requests.js";
 import { attempt, finish } from "./sets.js";
 import { state } from "./state.js";
+
+/** How many ids the service gives at once. */
+const IDS_MAX = 1000;
 
 /** The names of the fields. */
 const FIELDS = /** @type {["name"|"tag", string][]} */ ([
@@ -30,7 +34,8 @@ const FIELDS = /** @type {["name"|"tag", string][]} */ ([
  */
 export async function make(changes, action) {
   const { dialog } = state;
-  const left = new Map(changes.map((change) => [idOf(change), change]));
+  /** @type {Map<string, Change>} */
+  const left = new Map();
   const did = { isRecorded: false, isChanged: false };
   /** @type {?ApiError} */
   let error = null;
@@ -58,14 +63,26 @@ export async function make(changes, action) {
     }
   };
   const run = async (/** @type {AbortSignal|undefined} */ signal) => {
+    await giveIds(changes, signal);
+    for (const change of changes) left.set(idOf(change), change);
     await attempt(action, () => send(signal), signal);
-    const [only, ...others] = action.made.values();
-    finish(action, action.made.size, did, others.length === 0 ? only : undefined);
+    finish(action, did);
   };
   let isStopped = false;
   if (action.isListed) isStopped = !(await actUntilStopped(run));
   else await run(undefined);
   return { left: [...left.values()], error, isStopped };
+}
+
+/** Give ids of the service to new plants that have none. @param {Change[]} changes @param {AbortSignal} [signal] */
+async function giveIds(changes, signal) {
+  const plants = changes.flatMap(({ after }) => (after?.id === "" ? after : []));
+  for (let at = 0; at < plants.length; at += IDS_MAX) {
+    const part = plants.slice(at, at + IDS_MAX);
+    const { first } = await client.takeIds(part.length, signal);
+    signal?.throwIfAborted();
+    for (const [index, plant] of part.entries()) plant.id = String(BigInt(first) + BigInt(index));
+  }
 }
 
 /**
@@ -89,7 +106,8 @@ function sort(changes, { errors, refused }) {
   for (const { line, error: kind, message, plant: theirs } of errors) {
     const change = changes[line - 1];
     const merged = theirs === undefined ? undefined : merge(change.before, change.after, theirs);
-    if (kind !== CHANGED) error ??= new ApiError(message.replace("`after.", "`"), 400);
+    if (kind !== CHANGED) error ??= new ApiError(message.replace("`after.", "`"));
+    else if (!change.before && theirs !== null) error ??= explainTaken(idOf(change), theirs);
     else if (theirs === undefined) unseen.push(change);
     else if (merged === undefined) conflicts.push({ change, theirs });
     else again.push({ before: theirs, after: merged });
@@ -97,8 +115,22 @@ function sort(changes, { errors, refused }) {
   // The service shows some of the plants, if the token may read them, and next time others.
   if (conflicts.length + again.length > 0) again.push(...unseen);
   else if (unseen.length > 0)
-    error ??= new ApiError(`Somebody else has changed ${countPlants(unseen.length)}`, 412);
+    error ??= new ApiError(`Somebody else has changed ${countPlants(unseen.length)}`);
   return { made, again, conflicts, error };
+}
+
+/** @param {string} id @param {Plant} [theirs] the plant that has it, if the token may read it */
+function explainTaken(id, theirs) {
+  const error = new ApiError("`id` is that of another plant");
+  if (theirs) {
+    error.shown = html`Id ${id} is <i><bdi>${theirs.name}</bdi></i>: ${linkTo(id, "open it")}`;
+  }
+  return error;
+}
+
+/** Return a link that keeps what is typed here. @param {string} id @param {string} text */
+export function linkTo(id, text) {
+  return html`<a href="#/plants/${id}" target="_blank">${text}</a>`;
 }
 
 /** @param {Change} change */

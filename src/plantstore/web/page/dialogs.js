@@ -16,7 +16,7 @@
  *   a plant; null if there is no plant, undefined if the plant lacks the field
  */
 
-import { focus, PlantText } from "./elements.js";
+import { focus, Listed, PlantText } from "./elements.js";
 import { html, renew } from "./html.js";
 import { loadAgain } from "./listing.js";
 import { ApiError } from "./requests.js";
@@ -24,6 +24,9 @@ import { change, state, update } from "./state.js";
 
 /** How long a request may take before the dialog says that it is waiting. */
 const WAIT_SECONDS = 1;
+
+/** How many fields a question shows. */
+const VERSIONS_MAX = 50;
 
 export const DISCARD = {
   title: "Discard what you entered?",
@@ -137,18 +140,18 @@ export function refill(typed = {}) {
 /**
  * Do something that the dialog which is open can stop; return whether it was not stopped.
  *
- * @param {(signal: AbortSignal) => Promise<void>} act @param {string} [said] meanwhile
+ * @param {(signal: AbortSignal) => Promise<void>} act
  */
-export async function actUntilStopped(act, said) {
+export async function actUntilStopped(act) {
   const { dialog } = state;
   const stop = new AbortController();
-  change(dialog, { stop: () => stop.abort(), said });
+  change(dialog, { stop: () => stop.abort() });
   try {
     await act(stop.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
   } finally {
-    change(dialog, { stop: undefined, said: "" });
+    change(dialog, { stop: undefined });
   }
   return !stop.signal.aborted;
 }
@@ -316,22 +319,14 @@ export function QuestionView({ title, text, yes, no, look = "primary", answer, .
 
 /** @param {{versions: Version[], columns: string[]}} props */
 function Versions({ versions, columns }) {
-  const makeCell = (/** @type {?string|undefined} */ text) => {
-    const missing = text === null ? "(deleted)" : "(none)";
-    return html`<td><${PlantText} text=${text ?? undefined} missing=${missing} /></td>`;
-  };
-  const makeGroup = (/** @type {Version} */ [name, ...texts]) => html`
-    <tbody>
-      <tr><th colspan="2" scope="rowgroup"><bdi>${name}</bdi></th></tr>
-      <tr>${texts.map(makeCell)}</tr>
-    </tbody>
+  const show = (/** @type {Version} */ [name, ...texts]) => html`
+    <strong><bdi>${name}</bdi></strong>
+    ${texts.map((text, at) => {
+      const missing = text === null ? "(deleted)" : "(none)";
+      return html`<p>${columns[at]}: <${PlantText} text=${text ?? undefined} missing=${missing} /></p>`;
+    })}
   `;
   return html`
-    <div id="versions" tabindex="0" role="region" aria-label="Versions">
-      <table>
-        <thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
-        ${versions.map(makeGroup)}
-      </table>
-    </div>
+    <${Listed} id="versions" aria-label="Versions" items=${versions} max=${VERSIONS_MAX} show=${show} />
   `;
 }

@@ -1,19 +1,20 @@
-/** What the service has already of the plants of a file: its preview shows this, and asks about it. */
+/** What the service has already of the plants of a file: the preview shows this, and asks about it. */
 
 import { client } from "./client.js";
-import { forEachRow } from "./csv.js";
 import { findAll } from "./listing.js";
 import { findNamed, fold } from "./names.js";
-import { findStart, INTEGER } from "./plan.js";
+import { isOfTags } from "./plan.js";
 import { CHANGED } from "./requests.js";
 import { may } from "./state.js";
 
 /** @typedef {import("./plan.js").Preview} Preview */
-/** @typedef {import("./plan.js").Plan} Plan */
-/** @typedef {import("./client.js").Plant} Plant */
+/** @typedef {import("./plan.js").Row} Row */
 
-/** How many plants are compared with those that are stored in one request: it tells as many errors. */
+/** How many plants are compared in one request, if many differ: the service tells as many errors. */
 const COMPARED_MAX = 1000;
+
+/** The first of the ids, which no plant should have, that stand for those that the service gives later. */
+const PLACEHOLDER = -(2n ** 63n);
 
 /** How many plants are listed in the time in which one is looked for by its name. */
 const PLANTS_A_NAME = 100;
@@ -22,93 +23,85 @@ const PLANTS_A_NAME = 100;
 const PARALLEL = 6;
 
 /**
- * Read the plants if a file has only ids, or ids and tags.
+ * Find the plants that are stored under the ids of rows, and the rows that the service would refuse.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
-export async function readPlants(preview, signal) {
-  const { table, columns = { id: -1, name: -1, tag: -1 } } = preview;
-  preview.named = undefined;
-  if (columns.name >= 0 || columns.id < 0 || !may("plants:read")) return;
-  const name = crypto.randomUUID(); // No plant has it.
-  const plants = (table?.rows ?? []).map((row) => ({ id: row[columns.id]?.trim() ?? "", name }));
-  preview.named = await findOthers(plants, signal);
-}
-
-/**
- * Return the plants that are stored under the ids of others, by these ids. It is empty if the token
- * does not permit to read them.
- *
- * @param {Plant[]} plants @param {AbortSignal} signal
- */
-async function findOthers(plants, signal) {
-  const found = /** @type {Map<string, Plant>} */ (new Map());
-  const numbered = plants.filter(({ id }) => INTEGER.test(id));
-  for (let at = 0; at < numbered.length; ) {
-    const part = numbered.slice(at, at + COMPARED_MAX);
-    const changes = part.map((after) => ({ before: null, after }));
-    const { result } = await client.change(changes, { isDry: true, signal });
-    for (const { line, plant } of result.errors) if (plant) found.set(part[line - 1].id, plant);
-    // The service shows the plants up to a size.
-    const hidden = result.errors.find(({ error, plant }) => error === CHANGED && !plant);
-    if (hidden && result.errors.every(({ plant }) => !plant)) break;
-    at += hidden ? hidden.line - 1 : part.length;
+export async function findByIds(preview, signal) {
+  const name = isOfTags(preview) && crypto.randomUUID(); // No plant has it.
+  const rows = (preview.rows ?? []).filter(({ fault, isSame }) => !fault && !isSame);
+  const changes = rows.map(({ plant }, at) => {
+    const id = plant.id || String(PLACEHOLDER + BigInt(at));
+    return { before: null, after: { ...plant, id, name: name || plant.name } };
+  });
+  let first = { already_stored: 0 };
+  for (let at = 0, many = rows.length; at < rows.length; many = COMPARED_MAX) {
+    const part = changes.slice(at, at + many);
+    const { result } = await client.change(part, { isDry: true, signal });
+    if (at === 0) first = result;
+    const { errors, refused } = result;
+    // The service tells the first errors, and shows the plants up to a size.
+    const isShown = errors.some(({ plant }) => plant);
+    const hidden = errors.findIndex(({ error, plant }) => error === CHANGED && !plant && isShown);
+    const told = hidden < 0 ? errors : errors.slice(0, hidden);
+    for (const error of told) take(rows[at + error.line - 1], error, preview);
+    if (hidden >= 0) at += errors[hidden].line - 1;
+    else at += refused > errors.length ? errors[errors.length - 1].line : part.length;
   }
-  return found;
+  for (const row of name ? rows : []) {
+    if (!row.old && !row.isSame) row.fault ||= "No plant has this id";
+  }
+  return first;
 }
 
 /**
- * Find the plants that have the names of rows without an id already.
+ * Note what is wrong with a row, or the plant that has its id.
+ *
+ * @param {Row} row @param {import("./client.js").ChangesResult["errors"][number]} error
+ * @param {Preview} preview
+ */
+function take(row, { error, message, plant: old }, { columns }) {
+  const { id, name, tag } = row.plant;
+  if (error !== CHANGED) row.fault = message.replace(/^`after\.(name|tag)`/, "The $1");
+  else if (!old || id === "" || !may("plants:update")) row.fault = "Another plant has this id";
+  else {
+    const trim = (text = "") => text.trim();
+    row.plant = { id, name: name || old.name, tag: columns && columns.tag >= 0 ? tag : old.tag };
+    row.isSame = trim(old.name) === trim(row.plant.name) && trim(old.tag) === trim(row.plant.tag);
+    if (!row.isSame) row.old = old;
+  }
+}
+
+/**
+ * Find the plants that have the names of rows without an id already: those with exactly the name, or
+ * else those that fold to it.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
-export async function findStored(preview, signal) {
-  const { table, columns, stored } = preview;
-  const { id = -1, name = -1 } = columns ?? {};
-  const start = findStart(preview);
+export async function findByNames({ rows = [], named }, signal) {
+  const unnumbered = rows.filter(({ plant, fault }) => plant.id === "" && !fault);
   if (!may("plants:read")) return;
-  /** @type {Map<string, string>} */
-  const sought = new Map();
-  await forEachRow(table?.rows ?? [], signal, (cells, index) => {
-    const text = cells[name]?.trim() ?? "";
-    const key = fold(text);
-    if (index >= start && text && !cells[id]?.trim() && !stored.has(key)) sought.set(key, text);
-  });
-  if (sought.size === 0) return;
-  let isAll = true;
-  const plants = await findAll(new URLSearchParams({ sort: "name" }), (_, total) => {
-    isAll = total <= sought.size * PLANTS_A_NAME && !signal.aborted;
-    return isAll;
-  });
-  const named = Map.groupBy(plants, (plant) => fold(plant.name));
-  const find = async (/** @type {[string, string]} */ [key, text]) => {
-    stored.set(key, (isAll ? named.get(key) : await findNamed(text, signal)) ?? []);
+  const sought = new Map(unnumbered.map(({ plant: { name } }) => [fold(name), name]));
+  for (const key of named.keys()) sought.delete(key);
+  let isAll = sought.size > 0;
+  const plants = isAll
+    ? await findAll(new URLSearchParams({ sort: "name" }), (_, total) => {
+        isAll = total <= sought.size * PLANTS_A_NAME && !signal.aborted;
+        return isAll;
+      })
+    : [];
+  const all = Map.groupBy(plants, ({ name }) => fold(name));
+  const find = async (/** @type {[string, string]} */ [key, name]) => {
+    named.set(key, (isAll ? all.get(key) : await findNamed(name, signal)) ?? []);
   };
   const left = [...sought];
   while (left.length > 0) {
     signal.throwIfAborted();
     await Promise.all(left.splice(-PARALLEL).map(find));
   }
-}
-
-/**
- * Return the plants that would change, as they are. The ids of those that differ only in blanks at the
- * ends are added to `same`.
- *
- * @param {Plan} plan @param {Preview} preview @param {AbortSignal} signal
- */
-export async function readChanging({ sent, columns }, { named, same }, signal) {
-  const plants = new Map(sent.map(({ plant }) => [plant.id, plant]));
-  const others = named ?? (await findOthers([...plants.values()], signal));
-  const changing = /** @type {import("./plan.js").Changing[]} */ ([]);
-  const trim = (text = "") => text.trim();
-  for (const [id, { name, tag }] of plants) {
-    const old = others.get(id);
-    if (!old) continue;
-    const plant = { id: old.id, name, tag: columns.tag < 0 ? old.tag : tag };
-    const isSame = trim(old.name) === trim(name) && trim(old.tag) === trim(plant.tag);
-    if (isSame) same.add(id);
-    else changing.push({ old, plant });
+  for (const row of unnumbered) {
+    const alike = named.get(fold(row.plant.name)) ?? [];
+    const exact = alike.filter(({ name }) => name.trim() === row.plant.name);
+    if (alike.length > 0) row.twins = exact.length > 0 ? exact : alike;
   }
-  return changing;
 }

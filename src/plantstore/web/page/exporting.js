@@ -2,9 +2,8 @@
 
 import { entitle, LISTED, select } from "./address.js";
 import { client } from "./client.js";
-import { countPlants, isTextField, say } from "./elements.js";
-import { listSelected } from "./listing.js";
-import { ApiError, messageOf } from "./requests.js";
+import { saveFile, say } from "./elements.js";
+import { ApiError } from "./requests.js";
 import { state } from "./state.js";
 
 /** How much of a search names its file. Browsers replace what a file system does not allow. */
@@ -14,9 +13,6 @@ const NAMED_CHARACTERS_MAX = 50;
 const ROWS_MAX = 1_048_576;
 
 const EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
-
-/** A link to the last file, which is not shown. */
-const link = document.createElement("a");
 
 /**
  * Save the selected plants as they were shown, or those of the list, of all its pages. By the byte order
@@ -30,53 +26,31 @@ export async function exportPlants(kind, selected = []) {
   const name = `${["plants", what].filter(Boolean).join(" ")}.${kind}`;
   const byId = state.listing?.byId;
   say("Exporting…");
-  try {
-    const parts =
-      selected.length > 0
-        ? ["id,name,tag\r\n", ...selected.map(makeRow)]
-        : [await client.export(query), byId ? makeRow(byId) : ""];
-    const csv = new Blob(["\ufeff", ...parts], { type: "text/csv" });
-    const file = kind === "csv" ? csv : await toWorkbook(csv);
-    URL.revokeObjectURL(link.href);
-    Object.assign(link, { href: URL.createObjectURL(file), download: name }).click();
-    say(`Exported: ${name}`);
-  } catch (error) {
-    say(`Nothing was exported. ${messageOf(error)}`);
-  }
-}
-
-/** Copy the selected plants as rows of a spreadsheet, unless a text is selected. @param {ClipboardEvent} event */
-export function copySelected(event) {
-  const target = /** @type {Element} */ (event.target);
-  const isText = isTextField(target) || String(getSelection()) !== "";
-  const plants = listSelected();
-  if (plants.length === 0 || isText || state.dialog) return;
-  const quote = (text = "") => (/[\t\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const rows = plants.map(({ id, name, tag }) => [id, name, tag].map(quote).join("\t"));
-  event.clipboardData?.setData("text/plain", ["id\tname\ttag", ...rows].join("\n"));
-  event.preventDefault();
-  say(`Copied: ${countPlants(plants.length)}`);
+  const parts =
+    selected.length > 0
+      ? ["id,name,tag\r\n", ...selected.map(makeRow)]
+      : [await client.export(query), byId ? makeRow(byId) : ""];
+  const csv = new Blob(["\ufeff", ...parts], { type: "text/csv" });
+  saveFile(name, kind === "csv" ? csv : await toWorkbook(csv));
+  say(`Exported: ${name}`);
 }
 
 /** Return an Excel workbook with the rows of a file. @param {Blob} csv */
 async function toWorkbook(csv) {
-  const [{ readCsv, isEmpty, UnreadableError }, { writeWorkbook }] = await Promise.all([
+  const [{ readCsv, isEmpty }, { writeWorkbook }] = await Promise.all([
     import("./csv.js"),
     import("./workbook.js"),
   ]);
-  const table = await readCsv(new Uint8Array(await csv.arrayBuffer()), "utf-8");
+  const table = readCsv(new Uint8Array(await csv.arrayBuffer()), "utf-8");
   const rows = table.rows.filter((cells) => !isEmpty(cells));
-  if (rows.length > ROWS_MAX) throw new ApiError("A workbook has 1,048,576 rows: export CSV", 406);
-  const content = await writeWorkbook(rows).catch((error) => {
-    throw error instanceof UnreadableError ? new ApiError(error.message, 406) : error;
-  });
-  return new Blob([content], { type: EXCEL });
+  if (rows.length > ROWS_MAX) throw new ApiError("A workbook has 1,048,576 rows: export CSV");
+  return new Blob([await writeWorkbook(rows)], { type: EXCEL });
 }
 
 /** @param {import("./client.js").Plant} plant */
 function makeRow({ id, name, tag }) {
   const message = `CSV cannot hold the plant ${id}: its tag is empty. Export JSON lines instead`;
-  if (tag === "") throw new ApiError(message, 406);
+  if (tag === "") throw new ApiError(message);
   const cells = [name, tag ?? ""].map((text) => `"${text.replaceAll('"', '""')}"`);
   return `${[id, ...cells].join(",")}\r\n`;
 }

@@ -11,14 +11,14 @@ import { refreshTags } from "./tags.js";
 
 const PLANTS_A_PAGE = 50;
 
-/** Acts on the plants that are searched for, as soon as they are shown. @type {null|(() => void)} */
-let actOnFound = null;
-
 /** How many plants the service lists at once. */
 const LISTED_MAX = 1000;
 
 /** Begins a search when nothing was typed for a while. */
 const begin = makePause(0.12);
+
+/** Searches for what was typed last. */
+let searchTyped = async () => {};
 
 /** With how many characters of a name the way to the page before begins. */
 const BEGUN_CHARACTERS = 3;
@@ -60,7 +60,6 @@ export async function load(isQuiet) {
     if (!(error instanceof ApiError)) throw error;
     if (isQuiet) return; // It is loaded after an outage.
     const listing = error.isOutage ? old : null;
-    actOnFound = null;
     update({ isLoading: false, isSearching: false, listing, problem: error });
   }
 }
@@ -111,25 +110,20 @@ function show(query, listing) {
   const current = findCurrent(listing);
   const ended = { isLoading: false, isSearching: false, problem: null };
   update({ ...ended, listing, shownQuery: query, selected, current });
-  if (actOnFound) whenShown(actOnFound);
 }
 
-/** Do something with the list: now, or when it shows what is typed, unless more is typed. @param {() => void} act */
-export function whenShown(act) {
-  actOnFound = state.isSearching ? act : null;
-  if (!state.isSearching) act();
-}
-
-/** Whether something will be done with the list when it shows what is typed. */
-export function isAwaited() {
-  return actOnFound !== null;
-}
-
-/** Wait for the plants of what is typed into a field. @param {Partial<typeof state>} typed */
-function expect(typed) {
-  actOnFound = null;
+/** Wait for the plants of what is typed into a field. @param {Partial<typeof state>} typed @param {() => Promise<void>} act */
+function expect(typed, act) {
+  searchTyped = act;
   update({ ...typed, isSearching: true });
   loading.abort();
+  begin(act);
+}
+
+/** Show what is typed at once; return false if more is typed meanwhile. */
+export async function showTyped() {
+  if (state.isSearching) await searchTyped();
+  return !state.isSearching;
 }
 
 /**
@@ -177,24 +171,12 @@ export function pick(plants, isOn = true) {
   update({ selected });
 }
 
-/**
- * Select all plants of the list, of all its pages, beside those selected before; or those of the list
- * that were not selected.
- *
- * @param {boolean} [isOthers]
- */
-export async function selectFound(isOthers = false) {
-  const { shownQuery } = state;
-  try {
-    const found = await findAll();
-    const [then, now] = [shownQuery, state.shownQuery].map((query) => select(query, SEARCHED));
-    if (String(then) !== String(now)) return; // It is another search now.
-    const others = found.filter(({ id }) => !state.selected.has(id));
-    if (isOthers) update({ selected: new Map() });
-    pick(isOthers ? others : found);
-  } catch (error) {
-    say(messageOf(error));
-  }
+/** Select all plants of the list, of all its pages, beside those selected before. */
+export async function selectFound() {
+  const searched = () => String(select(state.shownQuery, SEARCHED));
+  const then = searched();
+  const found = await findAll();
+  if (then === searched()) pick(found); // Otherwise it is another search now.
 }
 
 /**
@@ -229,35 +211,21 @@ export function listSelected() {
 
 /** Search for what is typed, after a pause, among the plants of the tag. @param {On<HTMLInputElement>} event */
 export function type({ currentTarget: { value } }) {
-  expect({ search: value });
-  begin(search);
+  expect({ search: value }, search);
 }
 
-/** Search for what is typed, and select it: what is typed or scanned next replaces it. @param {On<HTMLFormElement>} event */
-export function submitSearch(event) {
-  event.preventDefault();
-  const loaded = search();
-  event.currentTarget.querySelector("input")?.select();
-  return loaded;
-}
-
-/** Search for what is typed, or for the beginning of a long text. */
+/** Search for what is typed. */
 export function search() {
-  const typed = state.search.trim();
-  const q = typed.slice(0, TEXT_MAX);
+  const q = state.search.trim();
   const kept = select(state.query, SEARCHED.slice(1));
-  if (q !== typed) update({ search: q });
-  const loaded = visit("q", addressOf([...(q ? [["q", q]] : []), ...kept]));
-  if (q !== typed) say(`Only the first ${TEXT_MAX} characters are searched`);
-  return loaded;
+  return visit("q", addressOf([...(q ? [["q", q]] : []), ...kept]));
 }
 
 /** Begin the list by name at what is typed, after a pause. @param {On<HTMLInputElement>} event */
 export function beginAt({ currentTarget: { value } }) {
-  expect({ from: value });
-  const from = value.trim() ? value.slice(0, TEXT_MAX) : "";
+  const from = value.trim() && value;
   const query = [...select(state.query, LISTED), ...(from ? [["from", from]] : [])];
-  begin(() => visit("from", `?${new URLSearchParams(query)}`));
+  expect({ from: value }, () => visit("from", `?${new URLSearchParams(query)}`));
 }
 
 /** Show what is typed into a field. All of it is one step in the history. @param {string} field @param {string} address */
@@ -278,49 +246,15 @@ export function go(query) {
   const { first = NaN, last = NaN } = findPosition() ?? {};
   const before = query === links?.get("prev") ? first - PLANTS_A_PAGE : NaN;
   const place = { first: query === links?.get("next") ? last + 1 : before };
-  if (query !== (location.search || "?")) visitPage(place, query);
+  if (query !== (location.search || "?")) history.pushState(place, "", query);
   return leavePage();
-}
-
-/**
- * Return what shows the page before or after the one that is shown, if there is one.
- *
- * @param {"prev"|"next"} relation
- * @returns {undefined|(() => Promise<void>)}
- */
-export function findTurn(relation) {
-  const links = state.listing?.links;
-  const href = links?.get(relation);
-  if (href) return () => go(href);
-  return relation === "prev" && isByName() && links?.has("first") ? goBack : undefined;
-}
-
-/**
- * Return what goes to the page before or after, if there is one, and returns the plant there that is
- * beside one of this page. The first page by name may have it, too.
- *
- * @param {"prev"|"next"} relation @param {string} id
- * @returns {undefined|(() => Promise<Plant|undefined>)}
- */
-export function findTurnFrom(relation, id) {
-  const { listing } = state;
-  const turn = findTurn(relation);
-  const act = async () => {
-    await turn?.();
-    if (!state.listing || state.listing === listing) return undefined; // It cannot be loaded.
-    const { plants } = state.listing;
-    const at = plants.findIndex((plant) => plant.id === id);
-    if (at >= 0) return plants[relation === "next" ? at + 1 : at - 1];
-    return plants.at(relation === "next" ? 0 : -1);
-  };
-  return turn && act;
 }
 
 /**
  * Show the page before in the list by name, in which the links of the service lead only on. Its plants
  * are found on the way to the first one that is shown, from a beginning of its name, or of the list.
  */
-async function goBack() {
+export async function goBack() {
   const { listing, shownQuery } = state;
   const [shown] = listing?.plants ?? [];
   const list = [...select(shownQuery, LISTED)];
@@ -337,28 +271,18 @@ async function goBack() {
       before = shown ? found.slice(0, Math.max(0, at)) : found;
     }
   } catch (error) {
-    say(messageOf(error));
     update({ isLoading: false });
-    return;
+    throw error;
   }
   if (!isHere()) return;
   const last = before.at(-PLANTS_A_PAGE - 1);
   const from = last ? Object.entries({ from: last.name.slice(0, TEXT_MAX), after: last.id }) : [];
-  visitPage(place, `?${new URLSearchParams([...list, ...from])}`);
+  history.pushState(place, "", `?${new URLSearchParams([...list, ...from])}`);
   await leavePage();
 }
 
-/**
- * Add another page to the history. It replaces the step of a dialog that is open and goes along.
- *
- * @param {object} place @param {string} address
- */
-function visitPage(place, address) {
-  history[state.dialog ? "replaceState" : "pushState"](place, "", address);
-}
-
 function leavePage() {
-  if (!state.dialog) say(""); // What it says is outdated.
+  say(""); // What it says is outdated.
   closePopover();
   return load();
 }

@@ -1,81 +1,55 @@
 /**
- * The plan of an import: the columns of the file's rows, and the CSV that is made of them for the
- * service.
+ * The plan of an import: the columns of a file, and what becomes of each of its rows.
  *
  * @typedef {import("./client.js").Plant} Plant
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  *
- * @typedef {object} Preview what the user chose, and what became of it
+ * @typedef {object} Preview what the user chose, and what is known of the rows
  * @property {File} file
  * @property {boolean} isPasted
  * @property {string} [encoding]
  * @property {number} [sheet]
- * @property {boolean} isRead whether the table is what was chosen
- * @property {import("./csv.js").Table} [table]
+ * @property {import("./csv.js").Table} [table] undefined until what was chosen is read
  * @property {number} top the index of the first row that is used
  * @property {boolean} [isHeaded] whether this row has the names of the columns
  * @property {Columns} [columns]
  * @property {boolean} [isGuess] whether only its values tell the column of ids
  * @property {boolean} [isWrong] whether they were none
- * @property {boolean} [takesTotal] whether a row of totals is a plant
- * @property {Map<string, Plant>} [named] by their ids, the plants of a file without names
- * @property {Map<string, Plant[]>} stored the plants that have a name already, by this name folded
- * @property {Set<string>} same the ids of plants that are the same but for blanks at the ends
- * @property {import("./client.js").Conflict} [conflict] what becomes of rows whose id a plant has
- * @property {"skip"|"import"} [twins] what becomes of rows without an id whose name a plant has
- * @property {Plan} [plan]
- * @property {import("./refused.js").Refused} [refused]
- * @property {boolean} [isSent] whether the import has begun
- * @property {boolean} [isDone] whether it has ended
- * @property {{name: string, url: string}} [saved] a file with the refused rows
+ * @property {Map<number, string>} ids that the service gave, by the indexes of rows
+ * @property {Map<string, Plant[]>} named the plants that have a name already, by this name folded
+ * @property {"replace"|"skip"} [conflict] what becomes of rows whose id a plant has
+ * @property {"import"|"skip"} [twins] what becomes of rows without an id whose name a plant has
+ * @property {Row[]} [rows]
+ * @property {{already_stored: number}} [result] of a dry run of all rows; undefined
+ *   until it is known
+ * @property {boolean} [isDone] whether the import has ended
  * @property {AbortController} run ends what finds out about the rows
  *
- * @typedef {object} Plan the CSV that is sent, and what becomes of the rows
- * @property {File} file
- * @property {string} base the name of the file that was chosen, without its ending
- * @property {import("./csv.js").Table} table
- * @property {Columns} columns
- * @property {string[]} header
- * @property {import("./client.js").Conflict} [conflict]
- * @property {Sent[]} sent the rows of the CSV
- * @property {string[][]} shown the first plants
- * @property {Map<number, string>} faults by the indexes of rows, why they are not sent
- * @property {number} same how many rows are the same as their plants but for blanks at the ends
- * @property {Plant[][]} twins for each row without an id, the plants that have its name, if there are any
- * @property {number} total the index of a row of totals, or -1
- * @property {number} left how many rows are left out
- * @property {Changing[]} changing the plants that change
- * @property {import("./client.js").Change[]} [changes] of them, if they are to be updated
- * @property {import("./client.js").ImportResult} [result] what a dry run says, or the import
- * @property {import("./sets.js").Action} [action]
- *
- * @typedef {{index: number, line: number, plant: Plant}} Sent a row of the CSV: the index of the row
- *   that it comes from, the line on which it begins, and its plant, whose id is "" until it gets one
- * @typedef {{old: Plant, plant: Plant}} Changing before and after
+ * @typedef {object} Row
+ * @property {number} index
+ * @property {Plant} plant whose id is "" until it gets one
+ * @property {string} fault why it is refused, or ""
+ * @property {boolean} [isSame] whether its plant is there already
+ * @property {Plant} [old] the other plant that has its id
+ * @property {Plant[]} [twins] if it has no id, the plants that have its name
  */
 
 import { fold, isTotal, MAYBE_ID, recognize, SAMPLED_ROWS } from "./columns.js";
-import { forEachRow, isEmpty, write } from "./csv.js";
+import { isEmpty } from "./csv.js";
 import { number } from "./elements.js";
-import { fold as foldName } from "./names.js";
 
 /** A column that has one of these, or no usual name, is no column of ids because it has numbers. */
 const COUNTS =
   /^(qty|quantity|count|stock|pieces|price|anzahl|menge|stück|preis|quantité|prix|cantidad)/;
 
-export const INTEGER = /^\s*-?\d+\s*$/;
+const INTEGER = /^\s*-?\d+\s*$/;
 
 /** A number or a date. */
 const NO_NAME =
   /^[\d\s.,:/+%\p{Sc}-]*$|^\d{4}-\d\d-\d\dT|^\d{1,2}[\s.-]+\p{L}{3,9}[\s.,-]+(\d\d){1,2}$/u;
 
-const SHOWN_ROWS = 5;
-
 /** The largest row that the service takes, in characters. */
 const ROW_CHARACTERS_MAX = 16 * 1024;
-
-/** The first of the ids, which no plant should have, that stand for those that the service gives later. */
-const PLACEHOLDER = -(2n ** 63n);
 
 /**
  * Choose the row with the names of the columns, and the columns by their usual names, or by their order.
@@ -166,159 +140,119 @@ function areIds(rows, sample) {
   return new Set(ids).size === ids.length;
 }
 
-/**
- * Return the index of the last row if it has the totals of the others, or -1. A plant with such a name
- * may have an id.
- *
- * @param {Preview} preview
- */
-function findTotal(preview) {
-  const { rows } = /** @type {import("./csv.js").Table} */ (preview.table);
-  const { id, name } = /** @type {Columns} */ (preview.columns);
-  const at = rows.findLastIndex((cells) => !isEmpty(cells));
-  if (at <= findStart(preview) || INTEGER.test(rows[at][id] ?? "")) return -1;
-  const first = rows[at].find((cell) => cell.trim() !== "");
-  return isTotal(first) || isTotal(rows[at][name]) ? at : -1;
+/** Whether a file has ids and tags, but no names: then it changes the tags of plants. @param {Preview} preview */
+export function isOfTags({ columns }) {
+  return columns !== undefined && columns.name < 0 && columns.id >= 0;
 }
 
-/**
- * Find out what becomes of the rows, and make the CSV that the service gets.
- *
- * @param {Preview} preview @param {AbortSignal} signal
- * @returns {Promise<Plan>}
- */
-export async function makePlan(preview, signal) {
-  const { file, isPasted, named, same, stored, twins } = preview;
+/** Read the rows of a file that are not empty. @param {Preview} preview @returns {Row[]} */
+export function readRows(preview) {
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
-  const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
-  const header = makeHeader(preview);
+  const { length: width } = listHeader(preview);
   const start = findStart(preview);
-  /** @type {Plan} */
-  const plan = {
-    ...{ file, base, table, columns, header, shown: [], changing: [] },
-    ...{ sent: [], same: 0, twins: [], left: 0 },
-    total: findTotal(preview),
-    conflict: named ? "replace" : preview.conflict,
-    faults: new Map(table.faults),
-  };
-  const readRow = (/** @type {string[]} */ cells) => {
+  const last = table.rows.findLastIndex((cells) => !isEmpty(cells));
+  const rows = [...table.rows.entries()].flatMap(([index, cells]) => {
+    if (index < start || isEmpty(cells)) return [];
     // Blanks at the ends, also those that do not break, would make another plant of it.
     const read = (/** @type {number} */ column) => cells[column]?.trim() ?? "";
-    const id = read(columns.id);
-    return {
-      id,
-      name: named?.get(id)?.name ?? read(columns.name),
-      tag: read(columns.tag) || undefined,
-    };
+    const text = read(columns.id) || (preview.ids.get(index) ?? "");
+    const id = INTEGER.test(text) ? String(BigInt(text)) : text; // without zeros before it
+    const plant = { id, name: read(columns.name), tag: read(columns.tag) || undefined };
+    const used = Object.values(columns);
+    const wrong = table.cellFaults?.get(index);
+    // A separator within a name moves what follows it into other columns.
+    const isWide = preview.isHeaded && !table.sheets && !isEmpty(cells.slice(width));
+    const isSum = index === last && index > start && !INTEGER.test(id);
+    const fault =
+      table.faults.get(index) ||
+      used.map((column) => wrong?.get(column)).find(Boolean) ||
+      (isWide && "It has more cells than the first row") ||
+      (isSum && hasTotal(cells, plant.name) && "It has the totals of the other rows") ||
+      (id !== "" && findFault(id)) ||
+      (plant.name === "" && !isOfTags(preview) && "The name is missing") ||
+      (used.map((column) => cells[column]).join().length > ROW_CHARACTERS_MAX &&
+        "It has more than 16,384 characters") ||
+      "";
+    return [{ index, plant, fault }];
+  });
+  compareRepeated(rows);
+  return rows;
+}
+
+/** @param {string} id */
+function findFault(id) {
+  if (!INTEGER.test(id)) return "The id must be a whole number";
+  return BigInt.asIntN(64, BigInt(id)) === BigInt(id) ? "" : "The id has too many digits";
+}
+
+/** Whether a row has the totals of those above it. @param {string[]} cells @param {string} name */
+function hasTotal(cells, name) {
+  return isTotal(cells.find((cell) => cell.trim() !== "")) || isTotal(name);
+}
+
+/** Find rows whose id other rows have: with another plant, this is a fault. @param {Row[]} rows */
+function compareRepeated(rows) {
+  const numbered = rows.filter(({ plant, fault }) => plant.id !== "" && !fault);
+  for (const all of Map.groupBy(numbered, ({ plant }) => plant.id).values()) {
+    const [first] = all;
+    const last = all[all.length - 1];
+    const isSame = all.every(
+      ({ plant }) => plant.name === first.plant.name && plant.tag === first.plant.tag,
+    );
+    for (const row of all) {
+      const other = row === last ? first : last;
+      if (isSame) Object.assign(row, { isSame: row !== first });
+      else row.fault = `Row ${number(other.index + 1)} has this id, too`;
+    }
+  }
+}
+
+/** @typedef {"new"|"the same"|"change"|"skipped"|"refused"} Outcome */
+
+/** Return what becomes of a row. @param {Row} row @param {Preview} preview @returns {Outcome} */
+export function outcomeOf({ fault, isSame, old, ...row }, { conflict, twins }) {
+  if (fault) return "refused";
+  if (isSame) return "the same";
+  if (old) return conflict === "skip" ? "skipped" : "change";
+  return row.twins && twins === "skip" ? "skipped" : "new";
+}
+
+/** Return the rows by what becomes of them. @param {Preview} preview */
+export function listOutcomes(preview) {
+  return Map.groupBy(preview.rows ?? [], (row) => outcomeOf(row, preview));
+}
+
+/**
+ * Return how many rows have each outcome. The service has counted those whose plants are there.
+ *
+ * @param {Preview} preview
+ * @returns {Record<Outcome, number>}
+ */
+export function countOutcomes(preview) {
+  const outcomes = listOutcomes(preview);
+  const count = (/** @type {Outcome} */ outcome) => outcomes.get(outcome)?.length ?? 0;
+  const same = preview.result?.already_stored ?? 0;
+  return {
+    ...{ new: count("new") - same, "the same": count("the same") + same },
+    ...{ change: count("change"), skipped: count("skipped"), refused: count("refused") },
   };
-  const check = (/** @type {string[]} */ cells, /** @type {number} */ index) =>
-    plan.faults.get(index) ?? findFault(index, readRow(cells).name, preview, header);
-  const repeated = await findRepeated(table.rows, signal, (cells, index) =>
-    index < start || check(cells, index) ? undefined : readRow(cells),
-  );
-  await forEachRow(table.rows, signal, (cells, index) => {
-    if (index < start) return;
-    if (index === plan.total && !preview.takesTotal) {
-      plan.left += 1;
-      return;
-    }
-    const plant = readRow(cells);
-    const { id, name, tag = "" } = plant;
-    const { first = index, last = index } = repeated.get(id) ?? {};
-    const other = index === last ? first : last;
-    const repeat = other === index ? "" : `Row ${number(other + 1)} has this id, too`;
-    const fault = check(cells, index) || repeat;
-    if (fault) {
-      plan.faults.set(index, fault);
-      return;
-    }
-    const alike = (id === "" && stored.get(foldName(name))) || [];
-    const exact = alike.filter((other) => other.name.trim() === name);
-    if (alike.length > 0) plan.twins.push(exact.length > 0 ? exact : alike);
-    if (alike.length > 0 && twins === "skip") {
-      plan.left += 1;
-      return;
-    }
-    if (plan.shown.length < SHOWN_ROWS && (id === "" || INTEGER.test(id))) {
-      plan.shown.push([id || "new", name, tag]);
-    }
-    if (same.has(id)) plan.same += 1;
-    else plan.sent.push({ index, line: 0, plant });
-  });
-  await writePlan(plan, enumerate(PLACEHOLDER, 0n), signal);
-  return plan;
 }
 
-/**
- * Write the CSV of a plan, with the columns id, name and, if there is one, tag.
- *
- * @param {Plan} plan @param {Iterator<string>} ids of the rows that have none @param {AbortSignal} signal
- */
-export async function writePlan(plan, ids, signal) {
-  const fields = plan.columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
-  const rows = plan.sent.map(({ plant: { id, name, tag = "" } }) => [id, name, tag]);
-  const parts = [write([fields])];
-  let line = 2;
-  await forEachRow(rows, signal, ([id, ...cells], at) => {
-    const text = write([[id || ids.next().value, ...cells].slice(0, fields.length)]);
-    parts.push(text);
-    plan.sent[at].line = line;
-    line += text.split(/\r\n|\r|\n/).length - 1;
-  });
-  plan.file = new File(parts, plan.file.name);
+/** Say what becomes of the rows. @param {Preview} preview */
+export function describeOutcomes(preview) {
+  const parts = Object.entries(countOutcomes(preview));
+  const shown = parts.filter(([outcome, many]) => many > 0 || outcome === "new");
+  return shown.map(([outcome, many]) => `${number(many)} ${outcome}`).join(", ");
 }
 
-/**
- * Return why a row is not sent, or "".
- *
- * @param {number} index @param {string} name @param {Preview} preview @param {string[]} header
- */
-function findFault(index, name, { table, columns, isHeaded, named }, { length: width }) {
-  const cells = table?.rows[index] ?? [];
-  const used = Object.values(columns ?? {});
-  const picked = used.map((column) => cells[column] ?? "");
-  const wrong = table?.cellFaults?.get(index);
-  const fault = used.map((column) => wrong?.get(column)).find(Boolean);
-  if (fault) return fault;
-  // A separator within a name moves what follows it into other columns.
-  const isWide = isHeaded && !table?.sheets && cells.length > width;
-  if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
-  if (name === "") return named ? "No plant has this id" : "The name is missing";
-  return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
-}
-
-/**
- * Return the first and the last row of each id with which rows have different plants.
- *
- * @param {string[][]} rows @param {AbortSignal} signal
- * @param {(cells: string[], index: number) => Plant|undefined} read returns the plant of a row
- */
-async function findRepeated(rows, signal, read) {
-  /** @type {Map<string, number>} */
-  const firsts = new Map();
-  /** @type {Map<string, {first: number, last: number}>} */
-  const repeated = new Map();
-  await forEachRow(rows, signal, (cells, index) => {
-    const plant = read(cells, index);
-    if (!plant || !INTEGER.test(plant.id)) return;
-    const { id, name, tag } = plant;
-    const first = firsts.get(id) ?? index;
-    const other = read(rows[first], first);
-    if (first === index) firsts.set(id, index);
-    else if (repeated.has(id) || name !== other?.name || tag !== other?.tag)
-      repeated.set(id, { first, last: index });
-  });
-  return repeated;
-}
-
-/** Yield the ids from a first to a last one. @param {bigint} first @param {bigint} last */
-export function* enumerate(first, last) {
-  for (let id = first; id <= last; id += 1n) yield String(id);
+/** Return the scope that the undo of an import needs. @param {Preview} preview */
+export function findScope(preview) {
+  return countOutcomes(preview).new > 0 ? "plants:delete" : "plants:update";
 }
 
 /** Return the names of the columns of a file, also if it does not have them. @param {Preview} preview */
-function makeHeader({ table, columns, isHeaded, top }) {
+export function listHeader({ table, columns, isHeaded, top }) {
   const { rows = [], sheets } = table ?? {};
   const first = rows[top] ?? [];
   const fields = Object.entries(columns ?? {});

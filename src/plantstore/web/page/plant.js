@@ -1,16 +1,16 @@
 /** The dialog of one plant: add a plant, or look at one and change it. */
 
-import { make } from "./changes.js";
+import { linkTo, make } from "./changes.js";
 import { client } from "./client.js";
 import { enterAddress, Field, Frame, leaveAddress, open, readTyped, refill } from "./dialogs.js";
-import { countPlants, focus, makePause, say } from "./elements.js";
+import { focus, makePause, say } from "./elements.js";
 import { html } from "./html.js";
-import { findTurnFrom, load } from "./listing.js";
+import { load } from "./listing.js";
 import { findNamed } from "./names.js";
-import { ApiError, CHANGED, IDS_EXHAUSTED, messageOf } from "./requests.js";
-import { attempt, finish, makeAction } from "./sets.js";
+import { ApiError, messageOf } from "./requests.js";
+import { makeAction } from "./sets.js";
 import { deletePlants } from "./several.js";
-import { change, may, state, update } from "./state.js";
+import { change, may, state } from "./state.js";
 import { SUGGESTING } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -21,8 +21,6 @@ import { SUGGESTING } from "./tags.js";
 /** The hash of the address of one plant. */
 const LINK = /^#\/plants\/(-?\d+)$/;
 
-const ANY_ID = "Leave it empty for a new id.";
-
 /** Looks for plants of the same name when nothing was typed for a while. */
 const look = makePause(0.3);
 
@@ -32,18 +30,34 @@ let addsAnother = false;
 /** The places of the plants that the buttons of a plant lead to, beside it. */
 const STEPS = /** @type {Record<string, number>} */ ({ prev: -1, next: 1 });
 
-/** @param {{plant?: Plant, tag?: string}} props the plant, unless it is a new one with this tag */
-function PlantView({ plant, tag }) {
+/**
+ * @param {{plant?: Plant, tag?: string, namesake?: Plant}} props the plant, unless it is a new one with
+ *   this tag, and another one that has the name that is typed
+ */
+function PlantView({ plant, tag, namesake }) {
   const isNew = plant === undefined;
   const readOnly = !isNew && !may("plants:update");
   const buttons = readOnly ? [] : [["save", "Save", isNew && addsAnother ? "" : "primary"]];
   if (isNew) buttons.push(["another", "Save and add another", addsAnother ? "primary" : ""]);
-  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
-    look(() => findNamesake(currentTarget.value, plant?.id));
-  const { namesake } = state;
+  const { dialog } = state;
+  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget: { value } }) =>
+    look(() => findNamesake(dialog, value.trim(), plant?.id));
+  const remove = html`
+    <li class="apart" data-needs="plants:delete">
+      <button value="delete" formnovalidate>Delete</button>
+    </li>
+  `;
+  const makeStep = (
+    /** @type {string} */ value,
+    /** @type {string} */ sign,
+    /** @type {string} */ label,
+  ) =>
+    plant &&
+    findBeside(plant, value) &&
+    html`<button aria-label=${label} value=${value}>${sign}</button>`;
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
-        cancel=${readOnly ? "Close" : "Cancel"} more=${plant && html`<${Delete} />`}>
+        cancel=${readOnly ? "Close" : "Cancel"} more=${plant && remove}>
       <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus required
         readOnly=${readOnly} value=${plant?.name} oninput=${type} />
       <${Field} id="plant-tag" name="tag" label="Tag" ...${SUGGESTING} readOnly=${readOnly}
@@ -51,69 +65,35 @@ function PlantView({ plant, tag }) {
       ${
         isNew &&
         html`<${Field} id="plant-id" name="id" label="Id" inputmode="numeric"
-          pattern="\\s*-?[0-9]+\\s*" title="A whole number" hint=${ANY_ID} />`
+          pattern="\\s*-?[0-9]+\\s*" title="A whole number" hint="Leave it empty for a new id." />`
       }
-      ${plant && html`<${Steps} plant=${plant} />`}
+      <p class="tools">
+        ${makeStep("prev", "‹", "Previous plant")} ${makeStep("next", "›", "Next plant")}
+      </p>
       <p id="namesake" class="hint" role="status">
-        ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}
+        ${namesake && html`Another plant has this name: ${linkTo(namesake.id, namesake.id)}`}
       </p>
     <//>
   `;
 }
 
-/** The buttons that save a plant and lead to its neighbours in the list. @param {{plant: Plant}} props */
-function Steps({ plant }) {
-  return html`
-    <p class="tools">
-      ${findStep(plant, "prev") && html`<button aria-label="Previous plant" value="prev">‹</button>`}
-      ${findStep(plant, "next") && html`<button aria-label="Next plant" value="next">›</button>`}
-    </p>
-  `;
+/** Return the plant before or after one in the list. @param {Plant} plant @param {string} relation "prev" or "next" */
+function findBeside({ id }, relation) {
+  const plants = state.listing?.plants ?? [];
+  const at = plants.findIndex((plant) => plant.id === id);
+  return at < 0 ? undefined : plants[at + (STEPS[relation] ?? NaN)];
 }
 
 /**
- * Return what finds the plant before or after one in the list, maybe on another page, if there is one.
+ * Show another plant that has the name that is typed into a dialog, if there is one.
  *
- * @param {Plant} plant @param {string} relation "prev" or "next"
- * @returns {undefined|(() => Promise<Plant|undefined>)}
+ * @param {typeof state.dialog} dialog @param {string} name @param {string} [id]
  */
-function findStep({ id }, relation) {
-  const { listing } = state;
-  const step = STEPS[relation];
-  const at = listing?.plants.findIndex((plant) => plant.id === id) ?? -1;
-  if (!listing || !step || at < 0) return undefined;
-  const beside = listing.plants[at + step];
-  if (beside) return async () => beside;
-  return findTurnFrom(/** @type {"prev"|"next"} */ (relation), id);
-}
-
-function Delete() {
-  return html`
-    <li class="apart" data-needs="plants:delete">
-      <button value="delete" formnovalidate>Delete</button>
-    </li>
-  `;
-}
-
-/** Return a link that keeps what is typed here. @param {string} id @param {string} text */
-function makeLink(id, text) {
-  return html`<a href="#/plants/${id}" target="_blank">${text}</a>`;
-}
-
-/** Show no other plant, nor one for what was typed just now. */
-function forgetNamesake() {
-  look();
-  update({ namesake: null });
-}
-
-/** Show another plant that has a name, if there is one. @param {string} name @param {string} [id] */
-async function findNamesake(name, id) {
-  forgetNamesake();
-  if (name.trim() === "" || !may("plants:read")) return;
-  const { dialog } = state;
-  const found = await findNamed(name).catch(messageOf);
-  if (typeof found === "string" || state.dialog !== dialog) return;
-  update({ namesake: found.find((other) => other.id !== id) ?? null });
+async function findNamesake(dialog, name, id) {
+  const isSought = name !== "" && may("plants:read") && dialog === state.dialog;
+  const found = isSought ? await findNamed(name).catch(messageOf) : "";
+  const namesake = typeof found === "string" ? undefined : found.find((other) => other.id !== id);
+  change(dialog, { content: { ...dialog?.content, namesake } });
 }
 
 /**
@@ -122,11 +102,8 @@ async function findNamesake(name, id) {
  * what was typed meanwhile follows it.
  */
 export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
-  let many = 0;
-  /** For the plant that is entered, in all its attempts. */
-  let action = makeAction("added", 1, "plants:delete");
-  /** Ends when the plants that were entered are saved, or have come back. */
-  let ended = /** @type {Promise<unknown>} */ (Promise.resolve());
+  /** Ends when the plants that were entered are saved, or have come back. @type {Promise<unknown>} */
+  let ended = Promise.resolve();
   /** The plants that have come back; the first one is in the form. @type {Failure[]} */
   let failed = [];
   /** What was typed into the form when the first one came back. */
@@ -140,28 +117,10 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     focus("#plant-name");
   };
 
-  const save = async (/** @type {Plant} */ plant, /** @type {Action} */ own) => {
-    const create = () => client.change([{ before: null, after: plant }], { set: own.set });
-    const { result, isRecorded } = await attempt(own, create);
-    for (const error of result.errors) {
-      own.id = undefined;
-      throw explain(error, plant.id);
-    }
-    many += 1;
-    const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
-    const only = { before: null, after: plant };
-    finish(own, 1, { isRecorded, isChanged: false }, only, said);
+  const save = async (/** @type {Plant} */ plant, /** @type {Action} */ action) => {
+    const { error } = await make([{ before: null, after: plant }], action);
+    if (error) throw error;
     return `Saved: ${plant.id}`;
-  };
-
-  const saveInTurn = async (/** @type {Plant} */ plant, /** @type {Action} */ own) => {
-    try {
-      plant.id ||= await takeId(own);
-      return await save(plant, own);
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      return comeBack({ plant: { ...plant, tag: plant.tag ?? "" }, action: own, error });
-    }
   };
 
   /** Fill in a plant again. If another one has come back before, this one waits for it. */
@@ -184,37 +143,28 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   };
 
   /** @type {Act} */
-  const act = async (typed, button) => {
-    const isLast = button.value !== dialog.goesOn;
-    addsAnother = !isLast;
+  const act = async (typed, { value }) => {
+    addsAnother = value === dialog.goesOn;
     checkName(typed.name ?? "");
-    const [again] = failed;
-    if (isLast) await ended;
-    if (failed[0] !== again) return ""; // Another plant is in the form now.
-    const plant = {
-      id: typed.id ? String(BigInt(typed.id)) : "", // without zeros before it
-      name: typed.name ?? "",
-      tag: (typed.tag ?? tag) || undefined,
-    };
-    const own = again?.action ?? action;
-    if (isLast) {
-      plant.id ||= await takeId(own);
-      const said = await save(plant, own);
-      failed.shift();
-      action = makeAction("added", 1, "plants:delete");
-      if (failed.length === 0 && Object.keys(draft).length === 0) return undefined;
-      showNext();
-      return said;
-    }
-    failed.shift();
-    action = makeAction("added", 1, "plants:delete");
+    const { action = makeAction("added", 1, "plants:delete") } = failed.shift() ?? {};
+    const id = typed.id ? String(BigInt(typed.id)) : ""; // without zeros before it
+    const plant = { id, name: typed.name ?? "", tag: (typed.tag ?? tag) || undefined };
     tag = plant.tag ?? "";
-    dialog.content = { tag };
-    forgetNamesake();
+    if (addsAnother) {
+      look(); // for no other plant of this name
+      dialog.content = { tag };
+    }
     showNext();
-    const turn = ended.then(() => saveInTurn(plant, own));
+    const turn = ended
+      .then(() => save(plant, action))
+      .catch((error) => {
+        if (!(error instanceof ApiError)) throw error;
+        return comeBack({ plant: { ...plant, tag: plant.tag ?? "" }, action, error });
+      });
     ended = Promise.allSettled([turn]);
-    return await turn;
+    const said = await turn;
+    const isLast = value !== dialog.goesOn && failed.length === 0;
+    return isLast && Object.keys(readTyped()).length === 0 ? undefined : said;
   };
   /** @type {import("./dialogs.js").Dialog} */
   const dialog = {
@@ -225,46 +175,12 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     goesOn: "another",
     takesFiles: true,
   };
-  forgetNamesake();
   open(dialog);
-}
-
-/**
- * Whether more was typed into the form after an action took what was typed.
- *
- * @param {Partial<Record<string, string>>} taken
- */
-function isTypedSince(taken) {
-  return Object.entries(readTyped()).some(([name, text]) => text !== taken[name]);
 }
 
 /** Throw an error if a name is missing. @param {string} [name] */
 function checkName(name) {
-  if (name === "") throw new ApiError("`name` is missing", 400);
-}
-
-/**
- * Return the error about a new plant, with the name of the plant that has its id already.
- *
- * @param {import("./client.js").ChangesResult["errors"][number]} error @param {string} id
- */
-function explain({ error, message, plant }, id) {
-  const text = error === CHANGED ? "`id` is that of another plant" : message;
-  const refusal = new ApiError(text.replace("`after.", "`"), 400);
-  if (plant)
-    refusal.shown = html`Id ${id} is <i><bdi>${plant.name}</bdi></i>: ${makeLink(id, "open it")}`;
-  return refusal;
-}
-
-/** Return an id that the service gives: the same one in all attempts. @param {Action} action */
-async function takeId(action) {
-  try {
-    action.id ??= (await client.takeIds(1)).first;
-    return action.id;
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.error !== IDS_EXHAUSTED) throw error;
-    throw new ApiError("`id` must be entered: no further one is offered", 400);
-  }
+  if (name === "") throw new ApiError("`name` is missing");
 }
 
 /** @param {string} link `#/plants/7` */
@@ -307,18 +223,12 @@ function showPlant(plant) {
     if (error) throw error;
     if (left.length > 0) return "";
     if (state.dialog !== dialog) return undefined; // It was closed meanwhile.
-    if (isTypedSince(typed)) {
-      showPlant(action.made.get(plant.id)?.after ?? plant);
-      change(state.dialog, { said: "Saved, but not what was typed since then" });
-      return undefined;
-    }
-    const other = await findStep(plant, value)?.();
+    const other = findBeside(plant, value);
     if (!other) return undefined;
     enterAddress(`#/plants/${other.id}`);
     showPlant(other);
     return undefined;
   };
-  forgetNamesake();
   /** @type {import("./dialogs.js").Dialog} */
   const dialog = { View: PlantView, title, content: { plant, key: plant.id }, act };
   open(dialog);

@@ -3,26 +3,34 @@
  * says about it. Nothing is stored before the user has seen it.
  *
  * @typedef {import("./plan.js").Preview} Preview
- * @typedef {import("./plan.js").Plan} Plan
  * @typedef {import("./plan.js").Columns} Columns
- * @typedef {import("./plan.js").Changing} Changing
  * @typedef {import("./client.js").Plant} Plant
  */
 
-import { client } from "./client.js";
-import { FILE_BYTES_MAX, isEmpty, readCsv, readPasted, UnreadableError } from "./csv.js";
+import { make } from "./changes.js";
+import { FILE_BYTES_MAX, isEmpty, readCsv, readPasted } from "./csv.js";
 import { Choice, Frame, open } from "./dialogs.js";
-import { countPlants, focus, number } from "./elements.js";
-import { findStored, readChanging, readPlants } from "./existing.js";
+import { countPlants, focus, Listed, number } from "./elements.js";
+import { findByIds, findByNames } from "./existing.js";
 import { html, renew } from "./html.js";
-import { pick } from "./listing.js";
 import { fold } from "./names.js";
-import { findStart, listSample, makePlan, suggest } from "./plan.js";
-import { RefusedRows, readRefused } from "./refused.js";
-import { ApiError, ID_TAKEN } from "./requests.js";
-import { describeResult, importPlants, SentView } from "./sending.js";
-import { explainNoUndo, findScope } from "./sets.js";
-import { change, may, state, update } from "./state.js";
+import {
+  countOutcomes,
+  describeOutcomes,
+  findScope,
+  findStart,
+  isOfTags,
+  listHeader,
+  listOutcomes,
+  listSample,
+  outcomeOf,
+  readRows,
+  suggest,
+} from "./plan.js";
+import { RefusedRows } from "./refused.js";
+import { ApiError } from "./requests.js";
+import { explainNoUndo, makeAction } from "./sets.js";
+import { change, state, update } from "./state.js";
 
 const FIELDS = /** @type {["id"|"name"|"tag", string, string][]} */ ([
   ["id", "Id", "New ids"],
@@ -44,11 +52,9 @@ const TWINS = [
 const COLUMNS_MAX = 100;
 const NAMED_MAX = 5;
 
-/** The status of an error that is none of the service: it stays when the service responds. */
-const UNREADABLE = 400;
-
-/** How many of the plants that change are shown. */
-const SHOWN_CHANGES = 50;
+/** How many of the plants that exist, and of the rows, are shown. */
+const SHOWN_PLANTS = 50;
+const SHOWN_ROWS = 5;
 
 /** How many characters of a row tell which one it is. */
 const ROW_SHOWN = 60;
@@ -57,26 +63,59 @@ const ROW_SHOWN = 60;
 export function openPreview(file, isPasted = false) {
   /** @type {Preview} */
   const preview = {
-    ...{ file, isPasted, top: 0, isRead: false },
-    ...{ same: new Set(), stored: new Map(), run: new AbortController() },
+    ...{ file, isPasted, top: 0, run: new AbortController() },
+    ...{ ids: new Map(), named: new Map() },
   };
   /** @type {import("./dialogs.js").Act} */
   const act = async (_typed, { value }) => {
-    if (value === "import") return await importPlants(preview);
-    if (value === "select") return pick(listFound(preview));
-    await refresh(preview);
-    return "";
+    const said = value === "import" ? await importPlants(preview) : "";
+    if (!preview.isDone) await refresh(preview);
+    return said;
   };
-  const retry = () => preview.isSent || refresh(preview);
+  const retry = () => preview.isDone || refresh(preview);
   const title = `Import ${file.name}`;
   open({ View: PreviewView, title, content: { preview }, act, isTouched: isPasted, retry });
   refresh(preview);
 }
 
+/**
+ * Import what the user has seen. If it fails or is stopped, the rows are checked again: what was sent is
+ * there already then.
+ *
+ * @param {Preview} preview
+ * @returns {Promise<string|undefined>} what to say if something is left to do
+ */
+async function importPlants(preview) {
+  const { dialog } = state;
+  const outcomes = listOutcomes(preview);
+  const said = `Imported: ${describeOutcomes(preview)}`;
+  const same = preview.result?.already_stored ?? 0;
+  const rows = [...(outcomes.get("new") ?? []), ...(outcomes.get("change") ?? [])];
+  const unnumbered = rows.filter(({ plant }) => plant.id === "");
+  const outcome = `imported: ${preview.file.name}`;
+  const action = makeAction(outcome, rows.length - same, findScope(preview), true);
+  preview.result = undefined;
+  const changes = rows.map(({ plant, old = null }) => ({ before: old, after: plant }));
+  const { left, error, isStopped } = await make(changes, { ...action, same }).finally(() => {
+    // If it is tried again, the plants have the same ids.
+    for (const { index, plant } of unnumbered) preview.ids.set(index, plant.id);
+  });
+  if (error) throw error;
+  if (isStopped || left.length > 0) return "Stopped";
+  preview.isDone = true;
+  change(dialog, { isDisposable: true });
+  return outcomes.has("refused") ? said : undefined;
+}
+
 /** Change what the user has chosen. @param {Preview} preview @param {Partial<Preview>} changes */
 function choose(preview, changes) {
-  change(state.dialog, { isTouched: true });
   Object.assign(preview, changes);
+  change(state.dialog, { isTouched: true });
+}
+
+/** Change what is read, or its columns. @param {Preview} preview @param {Partial<Preview>} changes */
+function readAgain(preview, changes) {
+  choose(preview, changes);
   refresh(preview);
 }
 
@@ -85,29 +124,21 @@ async function refresh(preview) {
   const { dialog } = state;
   preview.run.abort();
   preview.run = new AbortController();
+  preview.result = undefined;
   const { signal } = preview.run;
-  preview.same = new Set();
-  if (preview.plan) preview.plan.result = undefined;
   change(dialog, { error: null });
   try {
-    if (!preview.isRead) {
+    if (!preview.table) {
       const table = await read(preview);
       signal.throwIfAborted();
-      Object.assign(preview, { table, sheet: table.sheet, isRead: true });
+      Object.assign(preview, { table, sheet: table.sheet });
       suggest(preview);
     }
-    await readPlants(preview, signal);
-    await findStored(preview, signal);
     await check(preview, signal);
-    const isFound = preview.isPasted && !isNeeded(preview) && listFound(preview).length > 0;
-    const title = isFound ? "Select plants" : `Import ${preview.file.name}`;
-    change(dialog, { title });
   } catch (error) {
     if (signal.aborted) return;
-    const isKnown = error instanceof UnreadableError;
-    const message = isKnown ? error.message : "The file cannot be read: was it changed or removed?";
-    const shown = error instanceof ApiError ? error : new ApiError(message, UNREADABLE);
-    change(dialog, { error: shown });
+    const lost = new ApiError("The file cannot be read: was it changed or removed?");
+    change(dialog, { error: error instanceof ApiError ? error : lost });
   }
   // Enter does what the main button says, if nothing is to be decided.
   if (document.activeElement?.matches("#preview menu button")) {
@@ -115,46 +146,33 @@ async function refresh(preview) {
   }
 }
 
-/**
- * Ask what would become of the rows, also if plants that exist were updated.
- *
- * @param {Preview} preview @param {AbortSignal} signal
- */
+/** Find out what becomes of the rows. @param {Preview} preview @param {AbortSignal} signal */
 async function check(preview, signal) {
-  let plan = await makePlan(preview, signal);
-  const { twins, sent } = plan;
-  if (!preview.twins && twins.length > 0 && twins.length === sent.length) {
-    preview.twins = "skip"; // The file seems to be imported already.
-    plan = await makePlan(preview, signal);
-  }
-  preview.plan = plan;
+  preview.rows = readRows(preview);
   update();
-  // Plants that cannot be compared are not overwritten.
-  const conflict = may("plants:update") && may("plants:read") ? "replace" : "refuse";
-  const { result } = await client.import(plan.file, { conflict, signal, isDry: true });
-  const refused = result.errors.filter(({ error }) => error === ID_TAKEN);
-  const taken = result.replaced + refused.length;
-  const known = preview.same.size;
-  if (taken > 0) plan.changing = await readChanging(plan, preview, signal);
-  signal.throwIfAborted();
-  if (preview.same.size > known) return check(preview, signal); // without these rows
-  const isAlike = (/** @type {Changing} */ { old, plant }) => fold(old.name) === fold(plant.name);
-  const alike = plan.changing.filter(isAlike).length / (plan.changing.length || 1);
-  const others = taken * (1 - alike);
-  if (preview.isGuess && others > result.already_stored + plan.same + taken * alike) {
+  await findByNames(preview, signal);
+  const result = await findByIds(preview, signal);
+  const valid = preview.rows.filter(({ fault }) => !fault);
+  const others = valid.flatMap(({ old, plant }) =>
+    old ? fold(old.name) === fold(plant.name) : [],
+  );
+  const alike = others.filter(Boolean).length;
+  const known = result.already_stored + valid.filter(({ isSame }) => isSame).length + alike;
+  if (preview.isGuess && others.length - alike > known) {
     // Most plants that have these numbers are others, so they are no ids.
-    Object.assign(preview, { columns: { ...plan.columns, id: -1 }, isGuess: false, isWrong: true });
-    await findStored(preview, signal);
-    return check(preview, signal);
+    const columns = { .../** @type {Columns} */ (preview.columns), id: -1 };
+    return check(Object.assign(preview, { columns, isGuess: false, isWrong: true }), signal);
   }
-  plan.result = result;
-  preview.refused = readRefused(plan, result);
+  // If all names are there, the file seems to be imported already.
+  if (valid.length > 0 && valid.every(({ twins }) => twins)) preview.twins ??= "skip";
+  preview.result = result;
+  update();
 }
 
-/** @param {Preview} preview */
+/** @param {Preview} preview @returns {Promise<import("./csv.js").Table>} */
 async function read({ file, encoding, isPasted, sheet }) {
   if (file.size > FILE_BYTES_MAX) {
-    throw new UnreadableError("This file is larger than 100 MB: divide it into smaller ones");
+    throw new ApiError("This file is larger than 100 MB: divide it into smaller ones");
   }
   const bytes = new Uint8Array(await file.arrayBuffer());
   const start = String.fromCharCode(...bytes.subarray(0, 4));
@@ -163,36 +181,33 @@ async function read({ file, encoding, isPasted, sheet }) {
     ? readPasted(await file.text())
     : isWorkbook
       ? await (await import("./workbook.js")).readWorkbook(bytes, sheet)
-      : await readCsv(bytes, encoding);
-  if (table.rows.every(isEmpty)) throw new UnreadableError("The file has no rows");
+      : readCsv(bytes, encoding);
+  if (table.rows.every(isEmpty)) throw new ApiError("The file has no rows");
   return table;
 }
 
 /** @param {{preview: Preview}} props */
 function PreviewView({ preview }) {
-  const { table, plan, refused } = preview;
-  if (preview.isSent) return html`<${SentView} preview=${preview} />`;
-  const error = state.dialog?.error;
+  const { table, rows, result, isDone } = preview;
+  const { error, stop } = state.dialog ?? {};
+  const counts = countOutcomes(preview);
+  const isKnown = result !== undefined && isUsable(preview);
+  const isNeeded = isKnown && counts.new + counts.change > 0;
   const buttons = error ? [["check", "Try again"]] : [];
-  const isUsable = plan?.result && isNamed(preview);
-  const found = isUsable ? listFound(preview) : [];
-  if (isNeeded(preview)) buttons.push(["import", "Import", "primary"]);
-  const selects = renew(`Select ${countPlants(found.length)}`);
-  if (!isNeeded(preview) && found.length > 0) buttons.push(["select", selects, "primary"]);
-  const idle = isNeeded(preview) || !isUsable ? "" : "Nothing to import: ";
-  const select =
-    isNeeded(preview) &&
-    found.length > 0 &&
-    html`<li class="apart"><button value="select" formnovalidate>${selects}</button></li>`;
+  if (isNeeded && !isDone) buttons.push(["import", "Import", "primary"]);
+  const idle = isKnown && !isNeeded ? "Nothing to import: " : "";
   const doing = error ? "" : table ? "Checking…" : "Reading…";
+  const content = html`
+    ${table && html`<${Choices} preview=${preview} />`}
+    ${rows && html`<${Plants} preview=${preview} />`}
+    <p id="preview-said" role="status">${result ? `${idle}${describeOutcomes(preview)}` : doing}</p>
+    ${isKnown && html`<${Questions} preview=${preview} />`}
+    ${rows && listNotes(preview).map((note) => html`<p class="hint">${renew(note)}</p>`)}
+  `;
   return html`
-    <${Frame} id="preview" cancel=${idle ? "Close" : "Cancel"} buttons=${buttons} more=${select}>
-      ${table && html`<${Choices} preview=${preview} />`}
-      ${plan && html`<${Plants} preview=${preview} />`}
-      <p id="preview-said" role="status">${plan?.result ? `${idle}${describeResult(plan)}` : doing}</p>
-      ${plan && !error && isNamed(preview) && html`<${Questions} preview=${preview} />`}
-      ${plan && describeNotes(preview).map((note) => html`<p class="hint">${renew(note)}</p>`)}
-      ${isUsable && refused && html`<${RefusedRows} ...${refused} />`}
+    <${Frame} id="preview" cancel=${idle || isDone ? "Close" : "Cancel"} buttons=${buttons}>
+      ${stop ? html`<progress aria-label="Import" />` : !isDone && content}
+      ${(isKnown || isDone) && !stop && html`<${RefusedRows} preview=${preview} />`}
     <//>
   `;
 }
@@ -211,14 +226,14 @@ function Choices({ preview }) {
       html`<fieldset>
         <legend>In which encoding are the names right?</legend>
         <${Select} label="Encoding" value=${preview.encoding ?? ""} isRequired
-          options=${[["", "Choose…"], ...encodings.map(describeEncoding)]}
-          choose=${(/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false })} />
+          options=${[["", "Choose…"], ...encodings.map(([name, example]) => [name, `${example} – ${name}`])]}
+          choose=${(/** @type {string} */ encoding) => readAgain(preview, { encoding, table: undefined })} />
       </fieldset>`
     }
     <div class="tools">
       <${Select} label="Sheet" value=${String(preview.sheet)}
         options=${sheets.length > 1 ? sheets.map((name, at) => [String(at), name]) : []}
-        choose=${(/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false })} />
+        choose=${(/** @type {string} */ at) => readAgain(preview, { sheet: Number(at), table: undefined })} />
       <${Select} label="Header" value=${preview.isHeaded ? String(preview.top) : ""}
         options=${[["", "None"], ...headers]}
         choose=${(/** @type {string} */ at) => chooseHeader(preview, at)} />
@@ -226,26 +241,10 @@ function Choices({ preview }) {
   `;
 }
 
-/** @param {string[]} encoding */
-function describeEncoding([name, label, example]) {
-  return [name, `${example} – ${label}`];
-}
-
-/**
- * Choose what becomes of plants that exist. The dry run has told the result of both.
- *
- * @param {Preview} preview @param {"replace"|"skip"} conflict
- */
-function chooseConflict(preview, conflict) {
-  Object.assign(preview, { conflict });
-  Object.assign(preview.plan ?? {}, { conflict });
-  change(state.dialog, { isTouched: true });
-}
-
 /** Take the names of the columns from a row, or from none. @param {Preview} preview @param {string} at */
 function chooseHeader(preview, at) {
   if (at !== "") suggest(preview, Number(at));
-  choose(preview, at === "" ? { isHeaded: false } : {});
+  readAgain(preview, at === "" ? { isHeaded: false } : {});
 }
 
 /** @param {string[][]} rows @param {number} at */
@@ -256,102 +255,90 @@ function describeRow(rows, at) {
 
 /** The first plants as they will be stored, and their columns. @param {{preview: Preview}} props */
 function Plants({ preview }) {
-  const plan = /** @type {Plan} */ (preview.plan);
   const columns = /** @type {Columns} */ (preview.columns);
-  const { rows } = plan.table;
-  const length = Math.min(plan.header.length, COLUMNS_MAX);
-  const names = Array.from({ length }, (_, index) => [
+  const { rows = [] } = preview.table ?? {};
+  const header = listHeader(preview).slice(0, COLUMNS_MAX);
+  const names = header.map((name, index) => [
     String(index),
-    (preview.isHeaded && plan.header[index]) || `Column ${index + 1}`,
+    (preview.isHeaded && name) || `Column ${index + 1}`,
   ]);
   const makeHead = (/** @type {typeof FIELDS[number]} */ [field, label, none]) => {
     const pick = (/** @type {string} */ index) =>
-      choose(preview, { columns: { ...columns, [field]: Number(index) } });
-    const isMissing = columns[field] < 0;
-    const missing = none || (isNamed(preview) ? "Unchanged" : "Choose…");
-    const options = none || isMissing ? [["-1", missing], ...names] : names;
+      readAgain(preview, { columns: { ...columns, [field]: Number(index) } });
+    const missing = none || (isUsable(preview) ? "Unchanged" : "Choose…");
+    const options = none || columns[field] < 0 ? [["-1", missing], ...names] : names;
     return html`
       <th scope="col">
         <${Select} label=${label} value=${String(columns[field])} options=${options} choose=${pick} />
       </th>
     `;
   };
-  const makeRow = (/** @type {string[]} */ plant) => html`
-    <tr>${FIELDS.map((_, at) => html`<td><bdi>${plant[at]}</bdi></td>`)}</tr>
+  const plants = (preview.rows ?? []).filter(
+    (row) => !["refused", "skipped"].includes(outcomeOf(row, preview)),
+  );
+  const makeRow = (/** @type {import("./plan.js").Row} */ { plant: { id, name, tag } }) => html`
+    <tr>${[id || "new", name, tag].map((text) => html`<td><bdi>${text}</bdi></td>`)}</tr>
   `;
   const makeAbove = (/** @type {number} */ at) => html`
     <tr class="above" onclick=${() => chooseHeader(preview, String(at))}>
       <td colspan=${FIELDS.length}><bdi>${describeRow(rows, at)}</bdi></td>
     </tr>
   `;
-  const more = plan.sent.length + plan.same - plan.shown.length;
-  const takeTotal = (/** @type {On<HTMLInputElement>} */ { currentTarget: { checked } }) =>
-    choose(preview, { takesTotal: checked });
+  const more = plants.length - SHOWN_ROWS;
   const above = listSample(rows).filter((at) => at < findStart(preview));
   return html`
     <div id="preview-plants" role="region" aria-label="The first plants" tabindex="0">
       <table aria-label="The first plants" aria-rowcount=${rows.length}>
         <thead><tr>${FIELDS.map(makeHead)}</tr></thead>
         <tbody>
-          ${above.map(makeAbove)} ${plan.shown.map(makeRow)}
+          ${above.map(makeAbove)} ${plants.slice(0, SHOWN_ROWS).map(makeRow)}
           ${more > 0 && html`<tr><td class="hint" colspan=${FIELDS.length}>${renew(`… and ${number(more)} more`)}</td></tr>`}
         </tbody>
       </table>
     </div>
-    ${
-      plan.total >= 0 &&
-      html`<label class="choice">
-        <input type="checkbox" checked=${preview.takesTotal} onchange=${takeTotal} />
-        <span>Import the total as a plant. <bdi>${describeRow(rows, plan.total)}</bdi></span>
-      </label>`
-    }
   `;
 }
 
 /** Ask what becomes of rows whose plants exist, or whose names plants have. @param {{preview: Preview}} props */
 function Questions({ preview }) {
-  const plan = /** @type {Plan} */ (preview.plan);
-  const { twins, changing, result } = plan;
-  const existing = result?.replaced ?? 0;
+  const rows = (preview.rows ?? []).filter(({ fault }) => !fault);
+  const changing = rows.flatMap(({ old, plant }) => (old ? { old, plant } : []));
+  const twins = rows.flatMap(({ twins = [] }) => (twins.length > 0 ? [twins] : []));
   const named = [...new Set(twins.flat())].map((old) => ({ old }));
   const are = twins.length === 1 ? "is" : "are";
   const at =
     named.length > 1 && named.length !== twins.length ? `: ${countPlants(named.length)}` : "";
   return [
-    existing > 0 &&
-      html`<${Question} legend="${countPlants(existing)} ${existing === 1 ? "exists" : "exist"}"
-        label="Plants that change" plants=${changing} total=${existing}
-        name="conflict" options=${preview.named ? [] : CONFLICTS} chosen=${preview.conflict ?? ""}
-        pick=${(/** @type {any} */ value) => chooseConflict(preview, value)} />`,
+    changing.length > 0 &&
+      html`<${Question}
+        legend="${countPlants(changing.length)} ${changing.length === 1 ? "exists" : "exist"}"
+        label="Plants that change" plants=${changing}
+        name="conflict" options=${isOfTags(preview) ? [] : CONFLICTS} chosen=${preview.conflict ?? ""}
+        pick=${(/** @type {any} */ conflict) => choose(preview, { conflict })} />`,
     named.length > 0 &&
       html`<${Question}
         legend="${number(twins.length)} of the names ${are} there already${at}"
-        label="Plants that have these names" plants=${named} total=${named.length}
+        label="Plants that have these names" plants=${named}
         name="twins" options=${TWINS} chosen=${preview.twins ?? ""}
-        pick=${(/** @type {any} */ value) => choose(preview, { twins: value })} />`,
+        pick=${(/** @type {any} */ twins) => choose(preview, { twins })} />`,
   ];
 }
 
 /**
  * A choice about plants, of which some are shown, and what they will be if they change.
  *
- * @param {{legend: string, label: string, plants: {old: Plant, plant?: Plant}[], total: number}} props
+ * @param {{legend: string, label: string, plants: {old: Plant, plant?: Plant}[]}} props
  *   and those of the choice
  */
-function Question({ legend, label, plants, total, ...choice }) {
-  const shown = plants.slice(0, SHOWN_CHANGES);
-  const more = total - shown.length;
+function Question({ legend, label, plants, ...choice }) {
   const describe = (/** @type {Plant} */ { name, tag }) =>
     html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
-  const makeItem = (/** @type {typeof plants[number]} */ { old, plant }) => html`
-    <li key=${old.id}>${old.id}: ${describe(old)} ${plant && html`→ ${describe(plant)}`}</li>
-  `;
+  const show = (/** @type {typeof plants[number]} */ { old, plant }) =>
+    html`${old.id}: ${describe(old)} ${plant && html`→ ${describe(plant)}`}`;
   return html`
     <fieldset>
       <legend>${renew(legend)}</legend>
-      <ul class="listed" aria-label=${label} tabindex="0">
-        ${shown.map(makeItem)} ${more > 0 && html`<li>and ${number(more)} more</li>`}
-      </ul>
+      <${Listed} aria-label=${label} items=${plants} max=${SHOWN_PLANTS} show=${show} />
       <${Choice} ...${choice} />
     </fieldset>
   `;
@@ -380,49 +367,32 @@ function Select({ label, value, options, isRequired = false, choose }) {
   `;
 }
 
-/** Whether the names are known. @param {Preview} preview */
-function isNamed({ columns, named }) {
-  return (columns?.name ?? -1) >= 0 || named !== undefined;
-}
-
-/** Return the plants whose ids, or names, are all that a file has. @param {Preview} preview */
-function listFound({ plan, columns, named }) {
-  if ((columns?.tag ?? -1) >= 0) return [];
-  return [...new Set(named ? named.values() : (plan?.twins.flat() ?? []))];
-}
-
-/** Whether an import would store or change plants. @param {Preview} preview */
-function isNeeded(preview) {
-  const { plan } = preview;
-  return Boolean(plan?.result && isNamed(preview) && countChanges(plan) > 0);
-}
-
-/** Return how many plants an import would store or change. @param {Plan} plan */
-function countChanges(plan) {
-  const { stored = 0, replaced = 0 } = plan.result ?? {};
-  return stored + (plan.conflict === "skip" ? 0 : replaced);
+/** Whether the columns that are needed are chosen. @param {Preview} preview */
+function isUsable(preview) {
+  return isOfTags(preview) || (preview.columns?.name ?? -1) >= 0;
 }
 
 /** @param {Preview} preview */
-function describeNotes(preview) {
-  const { plan: made, isHeaded } = preview;
-  const plan = /** @type {Plan} */ (made);
-  const { header, sent, table, columns } = plan;
+function listNotes(preview) {
+  const { table, rows = [], isHeaded, top } = preview;
+  const columns = /** @type {Columns} */ (preview.columns);
   const used = Object.values(columns);
   const isOther = (/** @type {number} */ index) =>
-    isHeaded && !used.includes(index) && table.rows[preview.top][index] !== "";
+    isHeaded && !used.includes(index) && table?.rows[top][index] !== "";
+  const header = listHeader(preview);
   const others = header.flatMap((name, at) => (isOther(at) ? name || `Column ${at + 1}` : []));
   const named = others.slice(0, NAMED_MAX).join(", ");
   const more = others.length > NAMED_MAX ? ` and ${others.length - NAMED_MAX} more` : "";
+  const noUndo = explainNoUndo(findScope(preview));
   const notes = {
     [`Not used: ${named}${more}`]: others.length > 0,
     [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. To change these plants with a file later, export them.`]:
-      sent.some(({ plant }) => plant.id === ""),
+      rows.some(({ plant, fault }) => plant.id === "" && !fault),
     "The plants that have the numbers of the first column as ids have other names. If these are their ids, choose the column.":
       preview.isWrong === true && columns.id < 0,
-    "Choose the column of the names.": !isNamed(preview),
-    [explainNoUndo(findScope(plan.result))]: explainNoUndo(findScope(plan.result)) !== "",
+    "Choose the column of the names.": !isUsable(preview),
+    [noUndo]: noUndo !== "",
   };
   const own = Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));
-  return [...(table.notes ?? []), ...own];
+  return [...(table?.notes ?? []), ...own];
 }

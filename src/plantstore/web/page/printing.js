@@ -14,26 +14,19 @@ import { encode } from "./uqr.mjs";
 /** @typedef {import("./client.js").Plant} Plant */
 
 /**
- * The kinds of labels, common sheets and label printers: how many a page has, how many characters a
- * line and a label hold, and how many lines.
+ * The list, common sheets of labels, and labels of a printer for them: how many labels a page has, how
+ * many characters a line and a label hold, and how many lines.
  */
-const LABELS = /** @type {Record<string, number[]>} */ ({
-  grid24: [24, 16, 54, 5],
-  grid65: [65, 12, 34, 4],
-  grid30: [30, 16, 48, 4],
-  single: [1, 16, 46, 4],
+const KINDS = /** @type {Record<string, [string, number, number, number, number]>} */ ({
+  list: ["List", 0, 0, 0, 0],
+  grid24: ["Labels 3 × 8 on A4, of 70 × 37 mm", 24, 16, 54, 5],
+  grid65: ["Labels 5 × 13 on A4, of 38.1 × 21.2 mm", 65, 12, 34, 4],
+  grid30: ["Labels 3 × 10 on Letter, of 2⅝ × 1 inch, as Avery 5160", 30, 16, 48, 4],
+  single: ["Labels, one per page, for a label printer", 1, 16, 46, 4],
 });
 
 /** A longer name is printed smaller, down to this part of the size. */
 const FIT_MIN = 0.5;
-
-const KINDS = [
-  ["list", "List"],
-  ["grid24", "Labels 3 × 8 on A4, of 70 × 37 mm"],
-  ["grid65", "Labels 5 × 13 on A4, of 38.1 × 21.2 mm"],
-  ["grid30", "Labels 3 × 10 on Letter, of 2⅝ × 1 inch, as Avery 5160"],
-  ["single", "Labels, one per page, for a label printer"],
-];
 
 const HINT =
   "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser.";
@@ -43,7 +36,7 @@ let chosen = "list";
 
 /** @param {{total: number, isExact: boolean, kind: string, place: string}} props what is chosen */
 function PrintView({ total, isExact, kind, place }) {
-  const [places] = LABELS[kind] ?? [0];
+  const [, places] = KINDS[kind];
   const look = (/** @type {Event} */ { target }) => {
     const { name, value } = /** @type {HTMLInputElement} */ (target);
     change(state.dialog, { content: { ...state.dialog?.content, [name]: value } });
@@ -52,7 +45,7 @@ function PrintView({ total, isExact, kind, place }) {
   return html`
     <${Frame} id="printing" buttons=${[["print", "Print", "primary"]]}>
       <div oninput=${look}>
-        <${Choice} name="kind" options=${KINDS} chosen=${chosen} />
+        <${Choice} name="kind" options=${Object.entries(KINDS).map(([kind, [label]]) => [kind, label])} chosen=${chosen} />
         <p class="hint">
           ${HINT} ${isLocal() && "But this page has an address that only this computer knows."}
         </p>
@@ -85,7 +78,7 @@ export async function askAndPrint(selected) {
   /** @type {import("./dialogs.js").Act} */
   const act = async ({ kind = chosen, place = "1" }) => {
     chosen = kind;
-    const [places] = LABELS[kind] ?? [1];
+    const [, places] = KINDS[kind];
     const plants = selected ?? (await findAll());
     const query = selected ? new URLSearchParams() : shownQuery;
     const title = entitle(query) || "Plants";
@@ -133,7 +126,7 @@ function makeList(plants, title, about, isOfTag) {
 
 /** @param {(Plant|undefined)[]} plants undefined for a label that is missing @param {string} kind */
 function makeLabels(plants, kind) {
-  const [many] = LABELS[kind];
+  const [, many] = KINDS[kind];
   const pages = Array.from({ length: Math.ceil(plants.length / many) }, (_, page) =>
     plants.slice(page * many, (page + 1) * many),
   );
@@ -148,7 +141,7 @@ function makeLabel(plant, kind) {
   const { id, name, tag } = plant;
   const address = `${location.origin}${location.pathname}#/plants/${id}`;
   const { size, data } = encode(address, { border: 0, ecc: "M" });
-  const [, line, all, lines] = LABELS[kind];
+  const [, , line, all, lines] = KINDS[kind];
   const longest = Math.max(...name.split(/\s+/u).map((word) => word.length));
   const fit = Math.max(FIT_MIN, Math.min(1, line / longest, Math.sqrt(all / name.length)));
   const style = { "--fit": `${fit}`, "--lines": `${Math.round(lines / fit)}` };

@@ -1,28 +1,26 @@
-/** Requests to the service, and their errors. */
+/** Requests to the service, and the errors that the page shows. */
 
 export const NOT_FOUND = 404;
 
-/**
- * The error numbers of an id that another plant has, of ids of which none is left, and of a plant that
- * somebody else has changed.
- */
-export const ID_TAKEN = 1004;
-export const IDS_EXHAUSTED = 1006;
+/** The error number of a plant that somebody else has changed. */
 export const CHANGED = 3011;
 
 /** The members that are ids. */
 const IDS = ["id", "first", "last"];
 
-/** A response that is an error, or no response at all; then `status` is 0. */
+/**
+ * What cannot be done: by the service, with the status of its response, or 0 if there is none; or by
+ * the page.
+ */
 export class ApiError extends Error {
   /** What the page shows instead of the message. @type {any} */
   shown;
 
-  /** @param {string} message @param {{error?: number}} [record] */
-  constructor(message, status = 0, record = {}) {
+  /** @param {string} message */
+  constructor(message, status = 400, error = 0) {
     super(message);
     this.status = status;
-    this.error = record.error ?? 0;
+    this.error = error;
   }
 
   /** Whether the service could not respond. Then the same request may succeed later. */
@@ -42,55 +40,45 @@ export function messageOf(error) {
   throw error;
 }
 
-/** @param {unknown} error @param {number} status */
-export function hasStatus(error, status) {
-  return error instanceof ApiError && error.status === status;
+/** @param {unknown} error @param {number[]} statuses */
+export function hasStatus(error, ...statuses) {
+  return error instanceof ApiError && statuses.includes(error.status);
 }
 
 /**
- * Return a response and its body; throw ApiError, or the reason if the request was aborted.
+ * Return the content of a response; throw ApiError, or the reason if the request was aborted.
  *
  * @param {string} path
  * @param {RequestInit & {signal: AbortSignal}} options
- * @param {"text"|"blob"} [kind] of the body that is returned
- * @returns {Promise<{answer: Response, body: any}>}
+ * @param {(value: any) => boolean} [isExpected] tells JSON of the service from that of a proxy; without
+ *   it, the content is a file
+ * @returns {Promise<{headers: Headers, value: any}>}
  */
-export async function send(path, options, kind = "text") {
+export async function send(path, options, isExpected) {
   let answer;
   let body;
   try {
     answer = await fetch(path, { ...options, cache: "no-store" });
-    body = await answer[answer.ok ? kind : "text"]();
+    body = await (answer.ok && !isExpected ? answer.blob() : answer.text());
   } catch (error) {
     if (options.signal.aborted && options.signal.reason.name !== "TimeoutError") throw error;
-    throw new ApiError(answer ? "The response broke off" : "The service does not respond");
+    throw new ApiError(answer ? "The response broke off" : "The service does not respond", 0);
   }
-  if (!answer.ok) throw makeError(answer, String(body));
-  return { answer, body };
-}
-
-/** @param {{status: number, statusText: string}} answer @param {string} text */
-function makeError(answer, text) {
-  const record = parse(answer, text, (value) => typeof value?.message === "string");
-  return new ApiError(record.message, answer.status, record);
-}
-
-/**
- * Parse the JSON of a response. A response of another form comes from a proxy.
- *
- * @param {{status: number, statusText: string}} answer
- * @param {string} text
- * @param {(value: any) => boolean} isExpected
- */
-export function parse({ status, statusText }, text, isExpected) {
-  try {
-    const value = JSON.parse(text, (key, value, { source }) =>
-      IDS.includes(key) ? source : value,
-    );
-    if (isExpected(value)) return value;
-  } catch {
-    // It is not JSON.
+  const { ok, status, statusText, headers } = answer;
+  const value = typeof body === "string" ? parse(body) : body;
+  if (ok && (isExpected?.(value) ?? true)) return { headers, value };
+  if (!ok && typeof value?.message === "string") {
+    throw new ApiError(value.message, status, value.error);
   }
   const message = `The response is not from the Plant Store: ${status} ${statusText}`;
   throw new ApiError(message.trim(), status);
+}
+
+/** Parse JSON, in which ids become texts. @param {string} text @returns {any} undefined if it is none */
+function parse(text) {
+  try {
+    return JSON.parse(text, (key, value, { source }) => (IDS.includes(key) ? source : value));
+  } catch {
+    return undefined;
+  }
 }

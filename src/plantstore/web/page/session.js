@@ -45,12 +45,10 @@ export async function start() {
 /** @returns {Promise<?string>} the token of another tab */
 function receiveToken() {
   const { promise, resolve } = Promise.withResolvers();
-  tabs.onmessage = ({ data }) => data.token && resolve(data.token);
+  tabs.addEventListener("message", ({ data }) => data.token && resolve(data.token));
   tabs.postMessage({ isAsking: true });
   setTimeout(() => resolve(null), ASK_SECONDS * 1000);
-  return promise.finally(() => {
-    tabs.onmessage = listen;
-  });
+  return promise;
 }
 
 /** Listen to other tabs. @param {MessageEvent<{isAsking?: boolean, isEnd?: boolean}>} event */

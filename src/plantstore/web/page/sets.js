@@ -1,15 +1,16 @@
 /**
  * Change sets: what one action of a person changes has a name, by which the service undoes it. Those
  * of imports and of many plants are in a list that the browser keeps, from before their request is
- * sent. If one of them is interrupted, a dry run of its undo counts what was made.
+ * sent.
  *
  * @typedef {import("./client.js").Plant} Plant
- * @typedef {{set: string, what: string, when: number, part?: string}} Entry of the list: what was
- *   done and when, and to how many of the plants if not to all, or "" if that is not known
+ * @typedef {{set: string, what: string, when: number, isPart?: boolean}} Entry of the list: what was
+ *   done and when, and whether maybe not to all of the plants
  * @typedef {{outcome: string, total: number, scope?: string, isListed: boolean, set: string,
- *   made: Map<string, import("./client.js").Change>, id?: string}} Action in all its attempts: what becomes of how
- *   many plants, the scope that its undo needs, the name of its set, or "" if the next attempt needs a
- *   new one, the changes that were made, by their ids, and the id that the service gave to a new plant
+ *   made: Map<string, import("./client.js").Change>, same?: number}} Action in all its attempts: what
+ *   becomes of how many plants, the scope that its undo needs, the name of its set, or "" if the next
+ *   attempt needs a new one, the changes that were made, by their ids, and how many of them were made
+ *   before
  */
 
 import { client } from "./client.js";
@@ -34,7 +35,8 @@ const CHARACTERS_MAX = 80;
 /** How the list says when something was done. */
 const WHEN = /** @type {const} */ ({ dateStyle: "medium", timeStyle: "short" });
 
-const NOT_KEPT = "This cannot be undone any more: the service has not kept the changes";
+const NOT_KEPT =
+  "There is nothing to undo: nothing was changed, or the service has not kept the changes";
 
 /** The storages of the browser and of this tab, or null: some browsers are set to have none. */
 const storage = findStorage("localStorage");
@@ -87,20 +89,14 @@ function makeEntry({ set, outcome }, many) {
 }
 
 /** @param {Entry} entry */
-function describe({ what, part }) {
-  if (part === "") return `${what}, maybe not all`;
-  return part ? `${part} of ${what}` : what;
+function describe({ what, isPart }) {
+  return isPart ? `${what}, maybe not all` : what;
 }
 
 /** Say why something cannot be undone, or return "". @param {string} [scope] that its undo needs */
 export function explainNoUndo(scope) {
   if (state.keepsChanges === false) return "This cannot be undone: the service keeps no changes.";
   return may(scope) ? "" : `With this token, this cannot be undone: it lacks the scope ${scope}.`;
-}
-
-/** Return the scope that the undo of an import needs. @param {{stored: number}} [result] of its dry run */
-export function findScope(result) {
-  return result?.stored === 0 ? "plants:update" : "plants:delete";
 }
 
 /** Whether plants are being changed, or something is being undone. */
@@ -117,70 +113,46 @@ export function makeAction(outcome, total, scope, isListed = total > 1) {
 }
 
 /**
- * Make an attempt of an action, which is in the list before it begins. If it fails or is stopped, say
- * how many plants were changed.
+ * Make an attempt of an action, which is in the list before it begins.
  *
  * @template T @param {Action} action @param {() => Promise<T>} make sends the requests
  * @param {AbortSignal} [signal] stops it
  * @returns {Promise<T>}
  */
 export async function attempt(action, make, signal) {
-  if (!action.set) Object.assign(action, { set: makeName(), made: new Map() });
+  const isOpen = action.isListed ? isListed(action.set) : action.set !== "";
+  if (!isOpen) Object.assign(action, { set: makeName(), made: new Map() });
   const { set } = action;
+  const entry = { ...makeEntry(action, action.total), isPart: true };
   running.add(set);
-  if (!action.isListed) return await make().finally(() => running.delete(set));
-  const entry = { ...makeEntry(action, action.total), part: "" };
-  if (!explainNoUndo(action.scope)) put(set, entry);
+  if (action.isListed && !explainNoUndo(action.scope)) put(set, entry);
   try {
     return await make();
   } catch (error) {
-    action.set = "";
-    count(entry, signal?.aborted ? "Stopped" : "Interrupted").then((isCounted) => {
-      if (!isCounted) action.set ||= set; // The next attempt continues it.
-    });
+    const text = `${signal?.aborted ? "Stopped" : "Interrupted"}: ${describe(entry)}`;
+    if (isListed(set)) offer(text, entry);
+    else if (action.isListed) say(text);
     throw error;
   } finally {
     running.delete(set);
   }
 }
 
-/**
- * Say how many plants an interrupted action has changed, and offer to undo it.
- *
- * @param {Entry} entry @param {string} happened
- * @returns {Promise<boolean>} whether the service has counted them: then the set is closed
- */
-async function count(entry, happened) {
-  const { set } = entry;
-  try {
-    const { restored, deleted, recreated, kept } = await client.undo(set, { isDry: true });
-    const counted = { ...entry, part: number(restored + deleted + recreated + kept) };
-    put(set, counted);
-    offer(`${happened}: ${describe(counted)}`, counted);
-    return true;
-  } catch (error) {
-    const isNone = hasStatus(error, NOT_FOUND);
-    messageOf(error);
-    if (isNone || hasStatus(error, BAD_REQUEST)) put(set);
-    const canUndo = state.sets.some((each) => each.set === set);
-    const text = `${happened}: ${isNone ? "nothing was changed" : describe(entry)}`;
-    if (canUndo) offer(text, entry);
-    else say(text);
-    return isNone;
-  }
+/** Whether a set can be undone, and continued. @param {string} set */
+function isListed(set) {
+  return state.sets.some((each) => each.set === set);
 }
 
 /**
  * Say what an action has changed, and offer to undo it.
  *
- * @param {Action} action @param {number} many plants are as they shall be
+ * @param {Action} action
  * @param {{isRecorded: boolean, isChanged: boolean}} outcome whether the service can undo it, and
  *   whether anything was changed
- * @param {import("./client.js").Change} [only] the change, if it is one
- * @param {string} [said] about it
  */
-export function finish(action, many, { isRecorded, isChanged }, only, said) {
-  const { set, scope, isListed } = action;
+export function finish(action, { isRecorded, isChanged }) {
+  const { set, scope, isListed, made, same } = action;
+  const many = made.size - (same ?? 0);
   const known = explainNoUndo(scope);
   if (isRecorded || isChanged) update({ keepsChanges: isRecorded });
   const reason = explainNoUndo(scope);
@@ -189,9 +161,10 @@ export function finish(action, many, { isRecorded, isChanged }, only, said) {
   if (many === 0 && isOffer) return; // An attempt before has made it, and has an entry.
   if (isListed) put(set, isOffer ? entry : undefined);
   if (many === 0) return;
+  const [only] = made.size === 1 && same === undefined ? made.values() : [];
   const { before = null, after = null } = only ?? {};
   const about = { plant: after ?? before, isGone: !after, note: known ? "" : reason };
-  const text = said ?? (only ? (after ? "Saved:" : "Deleted:") : entry.what);
+  const text = only ? (after ? "Saved:" : "Deleted:") : entry.what;
   if (isOffer) offer(text, { set, plant: before ?? after }, about);
   else say(text, about);
 }
@@ -219,16 +192,15 @@ export async function undoLast() {
 
 /** Undo a set, or what is left of it. @param {Undoable} undoable */
 export async function undo({ set, plant }) {
-  const stop = new AbortController();
   running.add(set);
-  say("Undoing…", { action: ["Stop", () => stop.abort()] });
+  say("Undoing…");
   try {
-    const counts = await client.undo(set, { signal: stop.signal });
+    const counts = await client.undo(set);
     put(set);
     say(describeUndo(counts, plant), { plant, isGone: counts.deleted > 0 });
   } catch (error) {
-    const text = stop.signal.aborted ? "Stopped" : messageOf(error);
-    if ([BAD_REQUEST, NOT_FOUND, GONE].some((status) => hasStatus(error, status))) {
+    const text = messageOf(error);
+    if (hasStatus(error, BAD_REQUEST, NOT_FOUND, GONE)) {
       put(set);
       say(NOT_KEPT);
     } else offer(`${text}. Not all is undone`, { set, plant });

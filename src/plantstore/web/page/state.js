@@ -31,20 +31,16 @@ export const state = {
   current: "",
   /** The tags that begin with what is typed. */
   tags: /** @type {string[]} */ ([]),
-  /** What the list of tags has, and the list: undefined if it was not read yet, null if it cannot be. */
+  /** What filters the list of tags, and the list: undefined if it was not read yet, null if it cannot be. */
   tagFilter: "",
-  tagSort: "tag",
-  hasAllTags: false,
   tagList: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),
   /** Whether a file is dragged over the page. */
   isDropping: false,
-  /** Another plant that has the name that is typed. */
-  namesake: /** @type {?Plant} */ (null),
   /** The feedback, and the label and the function of its button. */
   toast: /** @type {{text: string, plant?: ?Plant, isGone?: boolean, note?: string,
-   *   link?: any, action?: [string, () => void]}} */ ({ text: "" }),
+   *   action?: [string, () => void]}} */ ({ text: "" }),
   /** What was done with many plants, and can be undone; the last is at the end. */
   sets: /** @type {import("./sets.js").Entry[]} */ ([]),
   /** Whether the service keeps changes, so that they can be undone; null if that is not known. */

@@ -4,7 +4,7 @@ import { addressOf, SEARCHED, select } from "./address.js";
 import { PlantText } from "./elements.js";
 import { html } from "./html.js";
 import { go, isByName, pick } from "./listing.js";
-import { may, state, update } from "./state.js";
+import { state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
@@ -25,11 +25,6 @@ export function Table() {
   `;
 }
 
-/** Whether no plants are selected: nothing could be done with them but what can be done with all. */
-function isPlain() {
-  return !may("plants:update") && !may("plants:delete");
-}
-
 /** @param {{plants: Plant[]}} props */
 function Head({ plants }) {
   const many = plants.filter(({ id }) => state.selected.has(id)).length;
@@ -37,13 +32,10 @@ function Head({ plants }) {
   const sort = state.shownQuery.get("sort") ?? "id";
   return html`
     <tr role="row">
-      ${
-        !isPlain() &&
-        html`<th role="columnheader" scope="col" class="pick">
-          <input type="checkbox" aria-label="Select all of this page" checked=${isAll}
-            indeterminate=${many > 0 && !isAll} onchange=${() => pick(plants, !isAll)} />
-        </th>`
-      }
+      <th role="columnheader" scope="col" class="pick">
+        <input type="checkbox" aria-label="Select all of this page" checked=${isAll}
+          indeterminate=${many > 0 && !isAll} onchange=${() => pick(plants, !isAll)} />
+      </th>
       <th role="columnheader" scope="col" class="id" aria-sort=${DIRECTIONS[sort]}>
         <button type="button" onclick=${() => sortBy(sort === "id" ? "-id" : "id")}>Id</button>
       </th>
@@ -72,14 +64,11 @@ function Row({ plant }) {
   };
   return html`
     <tr role="row" data-id=${id} onfocusin=${enter}>
-      ${
-        !isPlain() &&
-        html`<td role="cell" class="pick">
-          <input type="checkbox" aria-label="Select plant ${id}" checked=${state.selected.has(id)}
-            tabindex="-1"
-            onclick=${(/** @type {On<HTMLInputElement, MouseEvent>} */ event) => pickOne(event, id)} />
-        </td>`
-      }
+      <td role="cell" class="pick">
+        <input type="checkbox" aria-label="Select plant ${id}" checked=${state.selected.has(id)}
+          tabindex="-1"
+          onclick=${(/** @type {On<HTMLInputElement, MouseEvent>} */ event) => pickOne(event, id)} />
+      </td>
       <td role="cell" class="id"><bdi>${id}</bdi></td>
       <th role="rowheader" scope="row" class="name">
         <a href="#/plants/${id}" tabindex=${id === state.current ? 0 : -1}><${PlantText} text=${name} /></a>

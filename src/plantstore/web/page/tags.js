@@ -7,9 +7,8 @@ import { html } from "./html.js";
 import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
-/** How many tags the list has, unless all are asked for, and how many the service lists at once. */
+/** How many tags the list has: the filter finds the others. */
 const TAGS_MAX = 300;
-const LISTED_MAX = 1000;
 
 /** How many tags are suggested. */
 const SUGGESTED = 20;
@@ -50,17 +49,12 @@ async function read() {
   reading.abort();
   reading = new AbortController();
   const { signal } = reading;
-  const { tagFilter: q, tagSort: sort, hasAllTags } = state;
-  const first = { q, sort, limit: String(hasAllTags ? LISTED_MAX : TAGS_MAX) };
+  const query = { q: state.tagFilter, limit: String(TAGS_MAX) };
   try {
     const [{ total }, list] = await Promise.all([
       client.list(new URLSearchParams(), 1, signal),
-      client.listTags(first, signal),
+      client.listTags(query, signal),
     ]);
-    while (list.next && hasAllTags) {
-      const { tags, next } = await client.listTags(list.next, signal);
-      Object.assign(list, { tags: [...list.tags, ...tags], next });
-    }
     update({ tagList: { ...list, total } });
   } catch (error) {
     if (signal.aborted) return;
@@ -93,27 +87,17 @@ export function TagsButton() {
 export function TagList() {
   const { tagFilter, tagList } = state;
   if (tagList === null || tagList?.total === 0) return null;
-  const { tags = [], untagged, total, next } = tagList ?? {};
+  const { tags = [], untagged, total, isAll } = tagList ?? {};
   const shown = state.shownQuery.has("untagged") ? undefined : state.shownQuery.get("tag");
   const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) => {
     update({ tagFilter: currentTarget.value.slice(0, TEXT_MAX) });
     filter(read);
   };
-  const change = (/** @type {Partial<typeof state>} */ choice) => {
-    update(choice);
-    read();
-  };
-  const sort = (/** @type {On<HTMLInputElement>} */ { currentTarget: { checked } }) =>
-    change({ tagSort: checked ? "-plants" : "tag" });
   return html`
     <aside id="tag-list" popover aria-label="Tags" data-needs="plants:read"
         ontoggle=${refreshTags}>
       <input type="search" aria-label="Filter tags" placeholder="Filter tags" spellcheck=${false}
         value=${tagFilter} oninput=${type} />
-      <label class="choice">
-        <input type="checkbox" checked=${state.tagSort === "-plants"} onchange=${sort} />
-        ${" "}Most plants first
-      </label>
       <ul>
         <${Entry} href=${addressOf({})} text="All" many=${total} isShown=${shown === null} />
         <${Entry} href=${addressOf({ untagged: "true" })} text="Untagged" many=${untagged}
@@ -124,12 +108,9 @@ export function TagList() {
               isShown=${tag === shown} />`,
         )}
       </ul>
-      ${
-        next
-          ? html`<button type="button" onclick=${() => change({ hasAllTags: true })}>Show all tags</button>`
-          : tagList &&
-            html`<p class="hint">${number(tags.length)} ${tags.length === 1 ? "tag" : "tags"}</p>`
-      }
+      <p class="hint">
+        ${tagList && (isAll ? `${number(tags.length)} ${tags.length === 1 ? "tag" : "tags"}` : "Filter to see other tags.")}
+      </p>
     </aside>
   `;
 }

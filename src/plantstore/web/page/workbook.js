@@ -1,6 +1,6 @@
 /** Workbooks, read and written in a worker, which a file cannot keep busy for longer than some seconds. */
 
-import { UnreadableError } from "./csv.js";
+import { ApiError } from "./requests.js";
 
 const READ_SECONDS = 10;
 
@@ -41,11 +41,11 @@ async function ask(question, seconds) {
   try {
     const { result, message } = await new Promise((resolve, reject) => {
       worker.onmessage = ({ data }) => resolve(data);
-      worker.onerror = () => reject(new UnreadableError(FAILED));
+      worker.onerror = () => reject(new ApiError(FAILED));
       if (seconds) setTimeout(() => resolve({ message: FAILED }), seconds * 1000);
       worker.postMessage(question);
     });
-    if (message) throw new UnreadableError(message);
+    if (message) throw new ApiError(message);
     return result;
   } finally {
     worker.terminate();

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import documents
-from cluster.page import PAGE, with_measured
 from plantstore.api.error_responses import STATUS
 from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode
@@ -81,16 +80,6 @@ def test_every_link_to_a_file_points_to_an_existing_file(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
-def test_the_cluster_page_shows_the_measured_seconds_of_its_failures() -> None:
-    measured = {row[0]: [row[3], row[4], row[6]] for row in rows("benchmarks/results/cluster.md")}
-    page = PAGE.read_text(encoding="utf-8")
-    table = page.partition("| failure |")[2].partition("\n\n")[0].splitlines()[2:]
-
-    assert table
-    assert {row.split("|")[1].strip() for row in table} <= measured.keys()
-    assert with_measured(page, measured) == page
-
-
 @pytest.mark.parametrize(
     "name",
     ["docs/internals/architecture.md", "docs/internals/architecture.svg", "CONTRIBUTING.md"],
@@ -101,15 +90,6 @@ def test_every_source_file_that_a_page_about_the_code_names_exists(name: str) ->
     assert named
     for path in named:
         assert any((ROOT / folder / path).exists() for folder in ("src/plantstore", "")), path
-
-
-def test_the_layers_have_every_module_and_package() -> None:
-    page = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
-    parts = {path.name for path in (ROOT / "src/plantstore").iterdir() if path.name[0] != "_"}
-
-    named = {each.strip("/") for each in re.findall(r"`([a-z_]+(?:\.py|/))[a-z_]*", page)}
-
-    assert parts - {"py.typed"} <= named
 
 
 def commands(program: str) -> list[str]:

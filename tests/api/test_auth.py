@@ -250,6 +250,17 @@ def test_the_thread_pauses_only_after_a_token_that_the_store_does_not_have(world
     assert pauses == [PAUSE_SECONDS]
 
 
+def test_the_cache_of_tokens_is_emptied_when_it_is_full(world: World) -> None:
+    authenticator = Authenticator(
+        *(world.store, lambda: 0.0, lambda: 0.0, RatePerToken(None), ignore), cached_max=1
+    )
+
+    for token in (world.token, world.add_token("other"), world.token):
+        world.run(authenticator.authenticate(bearing(token)))
+
+    assert world.store.calls["find_token"] == 3
+
+
 def test_a_token_is_described_with_its_name_its_scopes_and_its_end(world: World) -> None:
     short = world.add_token("short", "plants:read", "plants:create", expires_at=1_795_068_673)
     lasting = world.add_token("lasting", "metrics:read")

@@ -9,7 +9,7 @@ from plantstore.errors import UsageError
 from plantstore.server.forwarded import TrustedProxies
 from plantstore.server.interface import Address, Request
 from support.document import OPERATIONS, PATHS
-from support.world import METRICS, World
+from support.world import METRICS, Fields, World
 
 # Origin: pages of other origins that call the service from a browser.
 
@@ -144,7 +144,7 @@ CLIENT = "203.0.113.9"
 
 def seen(fields: dict[str, str], trusted: list[str]) -> tuple[Address | None, str]:
     """Return the address and the scheme of the client of a request that a proxy has sent."""
-    request = Request("GET", "/healthz", fields=fields, client=(PROXY, 123))
+    request = Request("GET", "/healthz", fields=Fields(fields), client=(PROXY, 123))
     TrustedProxies(trusted).correct(request)
     return request.client, request.scheme
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
@@ -12,8 +13,9 @@ import httpx
 import pytest
 
 from plantstore.api.auth import CACHE_SECONDS
-from plantstore.api.bulk_changes import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX
+from plantstore.api.bulk_changes import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX, SWITCH_SECONDS
 from plantstore.api.error_responses import STATUS
+from plantstore.api.file_imports import BYTES_PER_SECOND_MIN
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_BYTES_MAX
 from plantstore.errors import (
@@ -109,6 +111,19 @@ def test_batches_are_small_beside_single_changes(*, is_shared: bool) -> None:
 
     sizes = [len(batch) for batch in store.batches]
     assert sizes == ([1, shared, shared, 1] if is_shared else [2 * shared + 1])
+
+
+def test_threads_switch_faster_while_an_import_runs(world: World) -> None:
+    seen: list[float] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        seen.append(sys.getswitchinterval())
+        yield b"id,name\n"
+
+    world.send("POST", "/plants.csv", body(), fields=CSV)
+
+    assert seen == [SWITCH_SECONDS]
+    assert sys.getswitchinterval() > SWITCH_SECONDS
 
 
 def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was_done() -> None:
@@ -213,6 +228,23 @@ def test_a_dry_run_that_cannot_read_the_plants_is_503_and_says_that_nothing_is_s
 
     assert_ended(answer, 503, ErrorCode.STORE_UNAVAILABLE, 0)
     assert answer.json()["message"] == "The database cannot be read"
+
+
+def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
+    store = GatedStore()
+
+    async def try_beside_a_create() -> httpx.Response:
+        create = asyncio.ensure_future(world.sending("POST", "/plants", VALID))
+        await asyncio.to_thread(store.entered.acquire)
+        tried = world.sending("POST", "/plants.ndjson?dry-run", lines(1, 2), fields=NDJSON)
+        try:
+            return await asyncio.wait_for(tried, 20)
+        finally:
+            store.let_go.release(9)
+            await create
+
+    with World(store) as world:
+        assert world.run(try_beside_a_create()).json()["stored"] == 2
 
 
 # Lists of changes.
@@ -377,6 +409,27 @@ def test_a_body_that_ends_early_or_is_too_slow_keeps_what_was_stored(world: Worl
     assert world.store.plants.keys() == {*range(BATCH_ROWS_MAX)}
 
 
+# How many seconds pass before each piece of a body, and the bytes of the piece.
+PACES = {
+    "as slow as it may be": ([(5, 5 * BYTES_PER_SECOND_MIN)] * 20, 200),
+    "slower": ([(5, 4 * BYTES_PER_SECOND_MIN)] * 20, 408),
+    "a pause after many bytes": ([(0, 64 * BYTES_PER_SECOND_MIN), (11, 1), (0, 1)], 408),
+}
+
+
+@pytest.mark.parametrize(("pace", "status"), PACES.values(), ids=PACES)
+def test_a_body_must_arrive_with_a_minimum_of_bytes_per_second(
+    world: World, pace: list[tuple[int, int]], status: int
+) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for seconds, size in pace:
+            await asyncio.sleep(0)
+            world.now += seconds
+            yield b"\n" * size
+
+    assert world.send("POST", "/plants.ndjson", body(), fields=NDJSON).status_code == status
+
+
 def test_a_list_whose_token_is_revoked_meanwhile_keeps_what_was_stored(world: World) -> None:
     token = world.add_token("some", *CHANGING)
 
@@ -421,6 +474,18 @@ def test_a_list_waits_if_its_token_may_be_used_again_soon(world: World) -> None:
         return await sending
 
     assert world.run(send()).json()["stored"] == 6
+
+
+def test_an_import_ends_between_two_batches_when_its_client_leaves(world: World) -> None:
+    many = 5 * BATCH_ROWS_MAX
+    request = world.request("POST", "/plants.ndjson")
+    request.body = lines(1, many)
+    request.is_client_gone = lambda: world.store.calls["apply_changes"] > 0
+
+    with pytest.raises(ClientGoneError):
+        world.run(world.app(request))
+
+    assert 0 < len(world.store.plants) < many
 
 
 @pytest.mark.world(rate_per_token="4/second")

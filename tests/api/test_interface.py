@@ -19,7 +19,6 @@ from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, RowCounts, Ro
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
-from plantstore.server.http11 import READ_FIELDS
 from plantstore.server.interface import Request
 from support.attacks import WORST
 from support.document import DOCUMENT, OPERATIONS, SCHEMAS
@@ -200,18 +199,6 @@ def test_limits_ids_and_media_types_are_those_of_the_document() -> None:
         into = file["post"]["requestBody"]["content"]
         out = file["get"]["responses"]["200"]["content"]
         assert [*into] == [*out] == [FORMATS[suffix].media_type]
-
-
-def test_the_size_of_every_header_parameter_is_bounded() -> None:
-    declared = {
-        parameter["name"]
-        for operation in OPERATIONS
-        for parameter in operation.parameters()
-        if parameter["in"] == "header"
-    }
-
-    assert {"If-Match", "Prefer"} <= declared
-    assert {name.lower().encode() for name in declared} <= READ_FIELDS
 
 
 def test_the_members_of_responses_are_those_of_the_document() -> None:

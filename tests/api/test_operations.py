@@ -1,5 +1,7 @@
 """What holds for each operation of the document; health checks, metrics, and what is reported."""
 
+import itertools
+
 import pytest
 
 from plantstore.api.monitoring import FAILURE_SECONDS, LOOK_SECONDS
@@ -181,6 +183,17 @@ def test_metrics_have_the_format_that_the_client_prefers_or_else_text(
 
     assert (answer.status_code, answer.content) == (200, expected)
     assert METRICS[answer.headers["Content-Type"]]() == expected
+
+
+def test_metrics_are_rendered_once_a_second_for_all_who_ask() -> None:
+    numbers = itertools.count(1)
+
+    with World(metrics={"text/plain": lambda: b"%d" % next(numbers)}) as world:
+        answers = world.send_together(*[("GET", "/metrics")] * 3)
+        world.now += 1.1
+        later = world.get("/metrics")
+
+    assert [answer.content for answer in (*answers, later)] == [b"1"] * 3 + [b"2"]
 
 
 def test_each_response_is_reported_with_its_route_and_its_status(world: World) -> None:

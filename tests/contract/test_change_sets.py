@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from plantstore.change_sets import UndoCounts, Walk
+from plantstore.change_sets import KEPT_IDS_MAX, UndoCounts, Walk, settle
 from plantstore.changes import (
     AllInSet,
     Change,
@@ -14,7 +14,9 @@ from plantstore.changes import (
     InSet,
     Outcome,
     Patch,
+    PlantOutcome,
     Replacement,
+    Swap,
     Upsert,
 )
 from plantstore.errors import ErrorCode, FeedError
@@ -171,6 +173,15 @@ def test_an_undo_gives_each_plant_back_unless_others_have_changed_it(store: Stor
     made = Copy().follow(store).number
     assert undo(store, SET) == counts
     assert Copy().follow(store).number == made  # nothing is recorded
+
+
+def test_an_undo_lists_only_the_first_plants_that_it_keeps() -> None:
+    counts, many = UndoCounts(), KEPT_IDS_MAX + 10
+    swaps = [Swap(id_, Plant("a"), None) for id_ in range(many)]
+
+    settle(counts, swaps, [PlantOutcome(Outcome.PRECONDITION_FAILED, None)] * many)
+
+    assert (counts.kept, counts.kept_ids) == (many, [*range(KEPT_IDS_MAX)])
 
 
 def test_a_set_that_is_closed_while_its_change_waits_for_the_feed_gets_no_change(

@@ -25,7 +25,6 @@ from support.disk import (
     Synced,
     Written,
     after_cuts,
-    open_with_short_log,
     plants_of,
     steps_to,
 )
@@ -43,7 +42,7 @@ def test_after_a_power_loss_during_the_first_start_the_next_start_completes_it(
     with Disk(path, 0) as disk, contextlib.closing(SQLiteStore(str(path))):
         pass
 
-    for _, store in after_cuts(disk, tmp_path, CUTS):
+    for store in after_cuts(disk, tmp_path, CUTS):
         assert store.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
         assert store.check().problems == []
 
@@ -58,7 +57,7 @@ def test_after_a_power_loss_during_a_migration_the_next_start_completes_it(
     with Disk(path, 0, history) as disk:
         SQLiteStore(str(path)).close()
 
-    for _, store in after_cuts(disk, tmp_path, CUTS // 2, first=len(history)):
+    for store in after_cuts(disk, tmp_path, CUTS // 2, first=len(history)):
         assert plants_of(store) == plants
         assert store.check().problems == []
 
@@ -84,23 +83,6 @@ def test_what_an_ended_process_left_in_the_log_is_synced_before_it_is_shown(
         contextlib.closing(SQLiteStore(str(disk.path))) as store,
     ):
         assert plants_of(store) == shown == [NewPlant(1, "a")]
-
-
-def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
-    path: Path, tmp_path: Path
-) -> None:
-    chance = random.Random(0)
-    told = [(0, 0)]  # the number of steps after an answer, and the last id in it
-    with Disk(path, 0) as disk, contextlib.closing(open_with_short_log(path)) as store:
-        for number in range(60):
-            ids = store.hand_out_ids(chance.randrange(1, 9))
-            told.append((len(disk.steps), ids[-1]))
-            if number % 3:
-                assert store.apply_changes([NewPlant(ids[0], "x" * chance.randrange(9000))])
-
-    for after, store in after_cuts(disk, tmp_path, CUTS):
-        last = max(id_ for steps, id_ in told if steps <= after)
-        assert store.hand_out_ids(1)[0] > last
 
 
 @pytest.mark.parametrize(

@@ -257,8 +257,6 @@ def test_a_commit_wakes_what_watches_the_store_until_the_end_of_the_watch(path: 
 
 # What a store keeps small: its write-ahead log, and the number of segments of its index.
 
-pytestmark = pytest.mark.engines("sqlite")
-
 MIB = 1024 * 1024
 
 

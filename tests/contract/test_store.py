@@ -94,25 +94,6 @@ def test_batches_have_the_same_outcomes_records_and_feed_as_single_changes(
     assert everything(store) == sorted(plants.values(), key=attrgetter("id"))
 
 
-def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -> None:
-    all_ = [NewPlant(id_, "a", "even" if id_ % 2 == 0 else None) for id_ in range(10)]
-    store.apply_changes(all_)
-
-    def page(after: int | None, limit: int, tag: str | None = None) -> tuple[list[int], bool]:
-        page = store.list_plants(Listing(after=after, limit=limit, tag=tag))
-        return [plant.id for plant in page.items], page.is_last
-
-    assert page(None, 3) == ([0, 1, 2], False)
-    assert page(6, 3) == ([7, 8, 9], True)
-    assert page(9, 3) == ([], True)
-    assert page(None, 10) == (list(range(10)), True)
-    assert page(None, 2, "even") == ([0, 2], False)
-    assert page(None, 9, "") == ([], True)
-    assert page(None, 9, "a\0") == ([], True)
-    assert store.find_plants([2, 30, 2]) == {2: all_[2]}
-    assert store.find_plants([]) == {}
-
-
 @pytest.mark.parametrize("tag", [None, "t"])
 def test_a_page_of_large_plants_ends_early_and_the_next_page_continues(
     store: Store, tag: str | None

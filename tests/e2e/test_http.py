@@ -1,4 +1,4 @@
-"""HTTP/1.1 and HTTPS on the real port: malformed bytes, bounds on memory and connections.
+"""HTTP/1.1 and HTTPS on the real port: bounds on memory and connections.
 
 tests/unit has the rules. tests/long measures what each connection keeps.
 """
@@ -19,23 +19,7 @@ from plantstore.server.listener import HANDSHAKES_MAX
 from support.certificates import Pair, make_pair
 from support.command import call
 from support.service import Service, serving
-from support.wire import Wire, head, with_length
-
-# A long timeout, so that only its bytes can end a request.
-pytestmark = pytest.mark.serve("--request-seconds", "3600")
-
-BODY = b'{"id":1,"name":"a"}'
-
-
-def test_a_create_is_answered_before_the_malformed_request_behind_it_is_refused(
-    service: Service, token: str
-) -> None:
-    length, body = with_length(BODY)
-    with Wire(service.port) as wire:
-        wire.send(head(token, length) + body + b"GARBAGE\r\n\r\n")
-
-        assert [wire.answer()[0] for _ in range(2)] == [200, 400]
-        assert wire.is_closed()
+from support.wire import Wire
 
 
 def create(service: Service, token: str, id_: int) -> None:
@@ -123,10 +107,10 @@ def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
     assert not any("Traceback" in line or "rror" in line for line in service.log)
 
 
-@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
 def test_pending_handshakes_are_bounded_and_closed_and_a_new_one_is_served(
-    tmp_path: Path, pair: Pair, begun: bytes
+    tmp_path: Path, pair: Pair
 ) -> None:
+    begun = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
     with (
         Service(tmp_path, *pair.options(), "--request-seconds", "1") as service,
         contextlib.ExitStack() as stack,

@@ -9,10 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from plantstore.plants import PLANT_BYTES_MAX, NewPlant
+from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from support.command import call, run
-from support.other_programs import change, engine_of, make_older
+from support.other_programs import engine_of, make_older
 from support.service import Service, opened, serving, stored_plants
 
 VERSION = 3
@@ -63,19 +63,6 @@ def test_a_command_that_needs_a_database_or_a_file_creates_none(
     assert done.stderr.startswith(f"plantstore: {said}")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == [file]
-
-
-@pytest.mark.parametrize("command", ["import new.csv", "token create t", "migrate"])
-def test_a_command_that_creates_a_database_names_the_file_once(
-    tmp_path: Path, command: str
-) -> None:
-    first, second = (call(tmp_path, *command.split()) for _ in range(2))
-
-    line = f"Created the database {tmp_path}/plants.db"
-    assert first.returncode == 0
-    assert first.stderr.splitlines().count(line) == 1
-    assert line not in second.stderr
-    assert "plants.db" not in first.stdout or command == "migrate"
 
 
 @pytest.mark.engines("sqlite", "postgres")
@@ -139,23 +126,6 @@ def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path) -> None:
     events = [json.loads(line)["event"] for line in service.log if line.startswith("{")]
     assert events.count(f"migrating schema {VERSION} to {newest}") == 1
     assert sum(event.startswith(f"migrated to schema {newest} in ") for event in events) == 1
-
-
-@pytest.mark.engines("sqlite", "postgres")
-def test_plants_that_are_too_large_now_are_read_and_deleted(tmp_path: Path, older: str) -> None:
-    large = "×" * PLANT_BYTES_MAX
-    change(older, f"INSERT INTO plants (id, name) VALUES (7, '{large}'), (8, '{large}')")
-
-    call(tmp_path, "migrate")
-    exported = call(tmp_path, "export")
-    with serving(tmp_path) as (_, client):
-        page = client.send("GET", "/plants?after=6")
-        replaced = client.send_record("PUT", "/plants/7", large, None)
-        deleted = client.send("DELETE", "/plants/7")
-
-    assert exported.stdout.count(large) == 2
-    assert [plant["name"] for plant in json.loads(page.body)] == [large, large]
-    assert (replaced.status, deleted.status) == (413, 204)
 
 
 # Checks, backups and reindexing, on real files and beside a running service.

@@ -1,18 +1,11 @@
 """The API reference, in a real browser."""
 
-import json
-from pathlib import Path
-
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from plantstore.api.static_files import read_document
 from plantstore.plants import NewPlant
-from support.browser import moved
 from support.service import Service, stored_plants
 
-METHODS = ("get", "post", "put", "patch", "delete")
 BIG = 9223372036854775807
-LOCK = Path(__file__).parents[2] / "tools/javascript/package-lock.json"
 
 
 def open_reference(context: BrowserContext, service: Service) -> Page:
@@ -35,28 +28,6 @@ def execute(found: Locator) -> Locator:
     answer = found.locator(".live-responses-table")
     expect(answer).to_be_visible()
     return answer
-
-
-def test_the_reference_shows_every_operation_but_head_and_options_and_loads_little(
-    context: BrowserContext, garden: Service
-) -> None:
-    paths = json.loads(read_document())["paths"].values()
-    methods = sorted(method for path in paths for method in path if method in METHODS)
-    sizes = "performance.getEntriesByType('resource').map(each => each.transferSize)"
-    page = open_reference(context, garden)
-    shown = page.locator(".opblock-summary-method")
-
-    expect(shown).to_have_count(len(methods))
-    assert sorted(map(str.lower, shown.all_text_contents())) == methods
-    expect(page.get_by_text("OpenAPI 3.1")).to_be_visible()
-    assert moved(page) < 0.01
-    packages = json.loads(LOCK.read_bytes())["packages"]
-    version = packages["node_modules/swagger-ui-dist"]["version"]
-    assert page.evaluate("versions.swaggerUI.version") == version
-    assert 400_000 < sum(page.evaluate(sizes)) < 550_000
-    page.reload()
-    expect(page.locator(".opblock").first).to_be_visible()
-    assert sum(page.evaluate(sizes)) < 20_000
 
 
 def test_the_largest_id_is_stored_and_shown_with_a_token_that_the_reference_shares_with_the_page(

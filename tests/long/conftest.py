@@ -1,9 +1,8 @@
-"""Tables of the results of the long suite; `make soak` writes them to benchmarks/results/.
+"""Tables of the costs of attacks; `make soak` writes them to benchmarks/results/.
 
 A run of a part of the suite does not change them.
 """
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,55 +11,10 @@ from harness import table, write_result
 from support.measured import OPERATIONS
 
 
-class Soak:
-    """The rows of the table."""
-
-    def __init__(self) -> None:
-        self.rows: list[list[str]] = []
-        self.began = time.monotonic()
-
-    def add(self, what: str, *, faults: int, acknowledged: int, lost: int) -> None:
-        """Add the row of one test, before the test asserts that nothing is lost.
-
-        Args:
-            what: the name of the row.
-            faults: how many faults or inputs were injected.
-            acknowledged: how many changes were acknowledged.
-            lost: how many of them were missing or wrong.
-
-        """
-        seconds = time.monotonic() - self.began
-        counts = [f"{count:,}" for count in (faults, acknowledged, lost)]
-        self.rows.append([what, *counts, f"{seconds:,.0f} s"])
-
-
 def _is_whole(config: pytest.Config) -> bool:
     """Return whether the whole suite runs."""
     options = config.option
     return options.file_or_dir == ["tests/long"] and not (options.keyword or options.deselect)
-
-
-@pytest.fixture(scope="session")
-def all_rows(request: pytest.FixtureRequest) -> Iterator[Soak]:
-    soak = Soak()
-    yield soak
-    if not _is_whole(request.config):
-        return
-    failed = request.session.testsfailed
-    write_result(
-        "soak",
-        "# The long suite\n\n"
-        + table(["what", "faults or inputs", "acknowledged", "lost", "duration"], soak.rows)
-        + f"\n\n{'Every test passed' if not failed else f'{failed} tests failed'}."
-        " `make soak` repeats it, with the same seeds.",
-    )
-
-
-@pytest.fixture
-def soak(all_rows: Soak) -> Soak:
-    """Return the table to which a test adds a row. The duration of the row starts here."""
-    all_rows.began = time.monotonic()
-    return all_rows
 
 
 class Findings:

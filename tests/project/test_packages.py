@@ -20,13 +20,6 @@ from support.service import Service
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 
-# The settings of a machine that reaches only an index of its own, in the folder {0}.
-PIP_SETTINGS = {
-    "index": "[global]\nindex-url = file://{0}/simple",
-    "extra": "[global]\nindex-url = file://{0}\n[install]\nextra-index-url =\n file://{0}/simple",
-    "links": "[global]\nindex-url = http://127.0.0.1:9\nno-index = yes\nfind-links = {0}/links",
-}
-
 
 def run(*command: str | Path, **options: Any) -> str:
     """Run a program that must succeed and must not find our sources; return its output."""
@@ -138,25 +131,6 @@ def test_the_lower_bounds_of_the_dependencies_are_the_versions_that_test_minimum
         [lowest] = [each.version for each in requirement.specifier if each.operator == ">="]
         [version] = re.findall(rf"^{requirement.name}==(\S+)", locked, re.MULTILINE)
         assert version in SpecifierSet(f"=={lowest}.*"), requirement
-
-
-@pytest.mark.parametrize("settings", PIP_SETTINGS)
-def test_uv_finds_packages_where_pip_is_configured_to_look(
-    wheel: Path, settings: str, tmp_path: Path
-) -> None:
-    (tmp_path / "simple/plantstore").mkdir(parents=True)
-    (tmp_path / "simple/plantstore/index.html").write_text(f'<a href="{wheel}">{wheel.name}</a>')
-    (tmp_path / "links").mkdir()
-    (tmp_path / "links" / wheel.name).symlink_to(wheel)
-    (tmp_path / "pip.conf").write_text(PIP_SETTINGS[settings].format(tmp_path))
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
-    env["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
-    options = ("--no-cache", "--no-deps", "--target", tmp_path / "installed")
-
-    output_of(sys.executable, ROOT / "tools/uv.py", UV, "pip", "install", *options, "plantstore",
-              env=env)  # fmt: skip
-
-    assert (tmp_path / "installed/plantstore/__init__.py").exists()
 
 
 @pytest.mark.parametrize("folder", ["tools/javascript", "benchmarks/peers"])

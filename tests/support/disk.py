@@ -34,7 +34,6 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import apsw
 
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 
 SECTOR_BYTES: Final = 512
@@ -374,25 +373,14 @@ def plants_of(store: SQLiteStore) -> list[NewPlant]:
     return list(itertools.chain.from_iterable(store.scan_plants()))
 
 
-def open_with_short_log(path: Path) -> SQLiteStore:
-    """Open a store whose log is often checkpointed and restarted, and whose code never waits."""
-    seconds = itertools.count()
-    return SQLiteStore(str(path), monotonic=lambda: next(seconds), log_bytes_max=2 * PAGE_BYTES)
-
-
-def after_cuts(
-    disk: Disk, folder: Path, count: int, first: int = 0
-) -> Iterator[tuple[int, SQLiteStore]]:
-    """Cut the power so many times at random, and open the store that is left.
+def after_cuts(disk: Disk, folder: Path, count: int, first: int = 0) -> Iterator[SQLiteStore]:
+    """Cut the power so many times at random, and yield the store that is left.
 
     Args:
         disk: has the steps.
         folder: for the files that are left.
         count: of the cuts.
         first: number of steps before the earliest cut.
-
-    Yields:
-        The number of steps before the cut, and the store.
 
     """
     chance = random.Random(0)
@@ -404,4 +392,4 @@ def after_cuts(
         with tempfile.TemporaryDirectory(dir=folder) as name:
             path = Path(name) / "plants.db"
             with Disk(path, 0, left), contextlib.closing(SQLiteStore(str(path))) as store:
-                yield after, store
+                yield store

@@ -201,9 +201,14 @@ class Server:
         wait_until(lambda: self.execute(state) == [("sync",)])
 
     def use_names(self, names: str) -> None:
-        """Set the standbys that commits wait for."""
+        """Set the standbys that commits wait for; return when they do.
+
+        A commit looks in shared memory, where the checkpointer writes the new names. It does so
+        before it begins the next checkpoint.
+        """
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
         self.execute("SELECT pg_reload_conf()")
+        self.execute("CHECKPOINT")
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"

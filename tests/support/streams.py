@@ -41,16 +41,12 @@ def rendered(form: str, plants: list[NewPlant]) -> bytes:
 
 def path_of(media_type: str) -> str:
     """Return the path of a file."""
-    return "/plants.csv" if media_type.lower().startswith("text/csv") else "/plants.ndjson"
+    return "/plants.csv" if media_type == CSV else "/plants.ndjson"
 
 
-def send(
-    client: Client, body: Any, media_type: str = NDJSON, query: str = "", **headers: str
-) -> Answer:
+def send(client: Client, body: Any, media_type: str) -> Answer:
     """Import a body: bytes, or an iterable of them, which is sent in chunks."""
-    path = path_of(media_type)
-    fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    return client.send("POST", f"{path}{query}", body, fields | {"Content-Type": media_type})
+    return client.send("POST", path_of(media_type), body, {"Content-Type": media_type})
 
 
 def import_once(service: Service, token: str, body: Any, media_type: str = NDJSON) -> Answer:
@@ -59,10 +55,9 @@ def import_once(service: Service, token: str, body: Any, media_type: str = NDJSO
         return send(client, body, media_type)
 
 
-def streaming_head(token: str, *fields: bytes, media_type: str = NDJSON) -> bytes:
+def streaming_head(token: str) -> bytes:
     """Return the head of an import whose body is sent in chunks."""
-    coding = b"Transfer-Encoding: chunked"
-    return head(token, coding, *fields, path=path_of(media_type), media_type=media_type)
+    return head(token, b"Transfer-Encoding: chunked", path="/plants.ndjson", media_type=NDJSON)
 
 
 def reset(wire: Wire) -> None:
@@ -80,7 +75,7 @@ class Stream:
     """
 
     def __init__(
-        self, service: Service, token: str, pieces: Iterable[bytes], media_type: str = NDJSON
+        self, service: Service, token: str, pieces: Iterable[bytes], media_type: str
     ) -> None:
         self.answer: Answer | None = None
         self._pieces = pieces

@@ -94,9 +94,6 @@ class FakeTransport(asyncio.Transport):
         self._is_closing = True
         self._lose()
 
-    def unread_by_server(self) -> int:
-        return sum(map(len, self._arriving))
-
     # The server.
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002 (asyncio's)

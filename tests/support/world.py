@@ -11,11 +11,11 @@ import httpx
 
 from plantstore.api.monitoring import Renderings
 from plantstore.cli.wiring import make_parts, make_server, running
-from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
 from plantstore.observe import Responded
 from plantstore.plants import NewPlant
+from plantstore.server.http11 import READ_FIELDS
 from plantstore.server.interface import Request, Response
 from plantstore.settings import Settings
 from plantstore.store import Store
@@ -86,13 +86,24 @@ class InProcess(httpx.AsyncBaseTransport):
         return httpx.Response(status, headers=fields, stream=httpx.ByteStream(body))
 
 
-def fields_of(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
+class Fields(dict[str, str]):
+    """Header fields, of which only those may be read whose size the server bounds."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        assert name.encode() in READ_FIELDS | {b"content-length"}, f"{name} has no bound"
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(str(name)) is not None
+
+
+def fields_of(lines: Iterable[tuple[str, str]]) -> Fields:
     """Return header fields by their names, as the server does."""
     fields: dict[str, str] = {}
     for name, value in lines:
         key = name.lower()
         fields[key] = f"{fields[key]},{value}" if key in fields else value
-    return fields
+    return Fields(fields)
 
 
 class World:
@@ -107,7 +118,6 @@ class World:
         store: Store | None = None,
         *,
         waiting_changes_max: int = 100,
-        waiting_reads_max: int = 100,
         metrics: Renderings = METRICS,
         threads: Threads = THREADS,
         **settings: Any,
@@ -126,7 +136,6 @@ class World:
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),
-            make_reader=partial(GroupRead, waiting_max=waiting_reads_max),
             threads=threads,
         )
         self.server = make_server(self.settings, self.parts, self.observe)

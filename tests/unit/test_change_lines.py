@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plantstore.changes import Swap
@@ -112,15 +112,3 @@ def test_a_line_is_read_as_by_a_reference(line: bytes) -> None:
 
     assert rows.items[1:] == ([expected] if line.strip() else [])
     assert expected is not None or all(parser.explain(text) for text in rows.texts[1:])
-
-
-@given(st.lists(nearly_valid_lines(), max_size=4))
-@settings(max_examples=30)
-def test_the_pieces_in_which_lines_arrive_change_nothing(lines: list[bytes]) -> None:
-    content = b'{"id":0,"after":null}\n' + b"\n".join(lines)
-    whole, parser = read(content)
-
-    rows, other = read(*(bytes([byte]) for byte in content))
-
-    assert rows == whole
-    assert other.warnings == parser.warnings

@@ -210,6 +210,18 @@ def test_what_has_arrived_of_a_body_is_one_piece_and_an_end_alone_is_none() -> N
         assert not client.is_closing()
 
 
+def test_no_more_is_read_while_much_of_a_body_waits_for_its_operation() -> None:
+    with Served(Reading(5, is_import=True)) as served:
+        client = served.send(head(None, b"Content-Length: 200000"))
+        read = []
+        for _ in range(2):
+            client.arrive(b"x" * 50_000)
+            read.append(client.is_read)
+        served.run(6)
+
+        assert [*read, client.is_read] == [True, False, True]
+
+
 EXPECTING_HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
 # What a client sends, the time after each piece, and what it is sent.
 PERMITTED = {

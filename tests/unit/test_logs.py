@@ -99,6 +99,15 @@ def test_repetitions_of_a_logged_failure_are_counted(log: Log) -> None:
     assert levels["export cut off"] == "warning"
 
 
+def test_the_kinds_of_failures_that_are_remembered_are_bounded(log: Log) -> None:
+    kinds = [StoreUnavailableError("It failed", f"{number}") for number in range(2_000)]
+
+    for error in (*kinds, kinds[0]):
+        log.observe(CommitFailed(error, 1))
+
+    assert len(log.lines) == len(kinds) + 1
+
+
 def test_refusals_for_overload_or_an_invalid_token_are_counted_by_reason(log: Log) -> None:
     for code in (ErrorCode.OVERLOADED, ErrorCode.TOKEN_INVALID, ErrorCode.INVALID_PLANT):
         for _ in range(10_000):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from plantstore.commit.fair_queue import FairQueue
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError, StoreUnavailableError
-from plantstore.listings import Listing, Page
+from plantstore.listings import Listing, Page, TagListing, TagsPage
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
+from plantstore.storage.feed_tables import KEPT_PAGES_MAX, LatestTags
 from plantstore.store import READS, Maintenance, PlantStore, Store, TokenStore
 from support.stores import OTHER_METHODS, READ_METHODS, Gate, MemoryStore, WatchedStore
 
@@ -235,6 +237,19 @@ def test_a_caller_that_has_left_and_is_cancelled_gives_no_place_to_another() -> 
         after.cancel()
 
     asyncio.run(asyncio.wait_for(test(), 5))
+
+
+def test_pages_of_tags_are_kept_up_to_a_number() -> None:
+    tags, counted = LatestTags(), list[int]()
+
+    def count(limit: int) -> TagsPage:
+        counted.append(limit)
+        return TagsPage([], is_last=True, untagged=0)
+
+    for limit in (*range(KEPT_PAGES_MAX), 0, KEPT_PAGES_MAX, 0):
+        tags.read(TagListing(limit), 7, partial(count, limit))
+
+    assert counted == [*range(KEPT_PAGES_MAX), KEPT_PAGES_MAX, 0]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
-from plantstore.commit.tail import SENT_BYTES_MAX, Tail, first_of
+from plantstore.changes import Deletion
+from plantstore.commit.tail import EVENTS_BYTES_MAX, SENT_BYTES_MAX, Tail, first_of
 from plantstore.errors import ErrorCode, FeedError, StoreUnavailableError
 from plantstore.feed import ChangesPage
 from plantstore.observe import Event, Observer, ReadFailed, ignore
@@ -110,6 +111,47 @@ def test_a_follower_gets_whole_events_up_to_a_size_but_at_least_one() -> None:
     assert pieces == [(half + half, 2), (b"x", 1), (large, 1), (b"", 7)]
 
 
+def test_only_the_last_events_are_kept() -> None:
+    store = MemoryStore()
+    plants = [NewPlant(id_, "x" * (EVENTS_BYTES_MAX // 20)) for id_ in range(10)]
+
+    async def test(tail: Tail) -> Found:
+        begin = last_number(store)
+        tail.add_follower()
+        for _ in range(3):
+            store.apply_changes(plants)
+            store.apply_changes([Deletion(plant.id) for plant in plants])
+            while tail.events_after(last_number(store)) is None:
+                await tail.news
+        return tail.events_after(begin)
+
+    assert follow(store, test) is None
+
+
+def test_a_follower_gets_a_change_of_which_the_thread_is_told_nothing() -> None:
+    class Silent(MemoryStore):
+        @contextlib.contextmanager
+        def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+            yield lambda _: False
+
+    store = Silent()
+
+    async def test(tail: Tail) -> Found:
+        begin = last_number(store)
+        tail.add_follower()
+        while tail.events_after(begin) is None:
+            await tail.news
+        store.apply_changes([NewPlant(1, "a")])
+        while (found := tail.events_after(begin)) == (b"", begin):
+            await tail.news
+        return found
+
+    found = follow(store, test)
+
+    assert found is not None
+    assert found[0].count(b"event: created") == 1
+
+
 def test_after_a_number_was_refused_the_thread_follows_from_the_present() -> None:
     class Restored(MemoryStore):
         """A store that is replaced by a backup: it refuses the numbers of before."""
@@ -190,6 +232,16 @@ def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -
         return tail.events_after(0)
 
     assert follow(store, test) is None
+
+
+def test_followers_are_woken_without_news_to_look_at_what_else_may_end_them() -> None:
+    async def test(tail: Tail) -> bool:
+        tail.add_follower()
+        await tail.news  # of the beginning
+        done, _ = await asyncio.wait([tail.news], timeout=30)
+        return bool(done)
+
+    assert follow(MemoryStore(), test)
 
 
 def test_the_end_of_a_feed_wakes_its_followers() -> None:

@@ -119,6 +119,31 @@ def test_responses_over_tls_arrive_and_what_is_held_of_them_counts(
     assert served.budget.unread_bytes == 0
 
 
+def test_a_client_with_tls_that_reads_too_slowly_is_disconnected(
+    served: Served, connect: Callable[[], Client]
+) -> None:
+    slow, fast = connect(), connect()
+    for client in (slow, fast):
+        client.send(GET)
+    for _ in range(5):
+        served.run(9)
+        slow.transport.read(20_000)
+        fast.transport.read(80_000)
+
+    assert (slow.transport.is_aborted, fast.transport.is_aborted) == (True, False)
+
+
+def test_requests_that_are_sent_ahead_over_tls_count_and_no_more_is_read(
+    served: Served, connect: Callable[[], Client]
+) -> None:
+    client = connect()
+    client.send(GET, GET, b"x" * 50_000)
+    served.run()
+
+    assert served.budget.incoming_bytes >= 50_000
+    assert not client.transport.is_read
+
+
 def test_records_that_arrive_together_are_one_piece(served: Served, client: Client) -> None:
     """Only after many small pieces is a connection not read for a while."""
     client.send(*(bytes([byte]) for byte in GET[:-1]))

@@ -23,6 +23,7 @@ import {
   respondPlants,
   serve,
   textOf,
+  visited,
   wide,
   withResponse,
 } from "./tab.js";
@@ -278,6 +279,43 @@ test("a step to the next plant saves what was typed, and nothing if nothing was"
   update({ listing: null });
 });
 
+test("a step from the last plant of a page leads to the first one of the next page", async () => {
+  const { act, View, content } = await open(ABIES);
+  const links = new Map([["next", "?q=a&after=1"]]);
+  update({ listing: { plants: [ABIES], links, total: 2, isExact: true } });
+  const buttons = findAll("button", View(content)).map((button) => button["aria-label"]);
+  visited.push("/#/plants/1");
+  history.state = { isDialog: true };
+  const requests = answer(respondPlants([ROSA]));
+
+  await act({}, { value: "next" });
+
+  assert.ok(buttons.includes("Next plant") && !buttons.includes("Previous plant"));
+  assert.equal(requests[0].path, "plants?q=a&after=1&limit=50");
+  assert.equal(state.dialog.title, "Edit plant 2");
+  const steps = visited.slice(-2);
+  assert.deepEqual([steps, history.state.isDialog], [["?q=a&after=1", "#/plants/2"], true]);
+  update({ listing: null });
+});
+
+test("the next plant has the focus in the field that was changed, and Enter goes on from there", async () => {
+  const { act } = await open(ABIES);
+  serve([ABIES, ROSA]);
+  update({ listing: { plants: [ABIES, ROSA, ABIES], links: new Map(), total: 3, isExact: true } });
+
+  await act({ tag: "Checked" }, { value: "next" });
+
+  const { View, content } = state.dialog;
+  const tag = findAll("input", View(content)).find(({ name }) => name === "tag");
+  const primary = findAll("button", View(content)).filter((each) => each.class === "primary");
+  assert.equal(tag.autofocus, true);
+  assert.deepEqual(
+    primary.map((each) => each.value),
+    ["next"],
+  );
+  update({ listing: null });
+});
+
 test("another plant with a name is not told of the next plant", async (context) => {
   context.mock.timers.enable({ apis: ["setTimeout"] });
   const { act } = await open(ABIES);
@@ -335,7 +373,7 @@ test("a plant without an id gets one of the service, another one if it is refuse
   await assert.rejects(state.dialog.act({ name: "Acer" }, SAVE), { member: "id" });
   await state.dialog.act({ name: "Acer" }, SAVE);
 
-  assert.deepEqual([said, sentIds], ["Saved: 5", [5, 6, 7]]);
+  assert.deepEqual([said, sentIds], ["Saved: 5 \u2068Ulmus\u2069", [5, 6, 7]]);
   assert.deepEqual([state.toast.text, state.toast.plant.id], ["Saved:", "7"]);
 });
 
@@ -420,7 +458,7 @@ describe("while a plant is saved, the next one is entered", () => {
     fields.name.value = "Q";
 
     const saved = [await answerNext(STORED), await answerNext(STORED), await answerNext(STORED)];
-    await until(() => state.dialog.said === "Saved: 7");
+    await until(() => state.dialog.said?.startsWith("Saved: 7 "));
 
     assert.deepEqual([emptied, fields.name.value], ["", "Q"]);
     assert.deepEqual(saved, ["5 Qa 01", "6 Qa 02", "7 Qa 03"]);
@@ -442,7 +480,7 @@ describe("while a plant is saved, the next one is entered", () => {
     fields.id.value = "21";
     enter("Qb", "save");
     const saved = [await answerNext(STORED), await answerNext(STORED)];
-    await until(() => state.dialog.said === "Saved: 21");
+    await until(() => state.dialog.said?.startsWith("Saved: 21 "));
 
     assert.deepEqual(back, ["Qa", "", "5", "id"]);
     assert.deepEqual(second, ["Qb", "", "6", "id"]);
@@ -775,7 +813,10 @@ describe("a dialog that renames a tag", () => {
 
     assert.deepEqual([said, kept, stored.get("1").tag], ["", "Pine", "Fir"]);
     const titles = asked.map(({ title, yes }) => [title, yes]);
-    assert.deepEqual(titles, Array(2).fill(["12 plants have this tag already", "Merge"]));
+    assert.deepEqual(
+      titles,
+      Array(2).fill(["12 plants have the tag \u2068Fir\u2069 already", "Merge"]),
+    );
   });
 
   test("leads to the plants of the new tag, and has the tags counted", async (context) => {

@@ -154,6 +154,33 @@ test("the arrow down does not lead to what was found before more was typed", asy
   assert.deepEqual(done, []);
 });
 
+describe("over the end of a page, the arrows lead to the plant beside it on the next one", () => {
+  for (const [place, key, relation, ids, expected] of [
+    ["second", "ArrowDown", "next", ["8", "9"], "first"],
+    ["first", "ArrowUp", "prev", ["8", "9"], "second"],
+    ["first", "ArrowUp", "prev", ["8", "9", "1", "2"], "second"],
+  ]) {
+    test(`${key} to ${ids}`, async () => {
+      const links = new Map([[relation, "?after=7"]]);
+      const makePlants = (ids) => ids.map((id) => ({ id, name: "Rosa" }));
+      answer(respondPlants(makePlants(ids)));
+      const listing = { plants: makePlants(["1", "2"]), links, total: 2, isExact: true };
+      update({ listing });
+      const loaded = new Promise((resolve) =>
+        onUpdate(() => state.listing !== listing && resolve()),
+      );
+
+      type(place, key);
+      await loaded;
+      await new Promise(setImmediate);
+      onUpdate(() => {});
+      update({ listing: null });
+
+      assert.deepEqual(done, [expected]);
+    });
+  }
+});
+
 test("n in the list adds a plant, if the token permits it", () => {
   type("first", "n");
   assert.equal(state.dialog.title, "Add a plant");

@@ -130,7 +130,7 @@ describe("before a page of the list by name are the plants that come before it",
     update({ shownQuery: new URLSearchParams("tag=R&sort=name&from=Rosa") });
     const page = plants.slice(first, first + 50);
     update({ listing: { plants: page, links, total: 900, isExact: true } });
-    await listing.goBack();
+    await listing.findTurn("prev")();
     return requests.map(({ path }) => path);
   };
 
@@ -197,6 +197,28 @@ test("a page is loaded with the parameters of its address that the service knows
   assert.equal(requests[0].path, "plants?after=1&sort=-id&limit=50");
   assert.deepEqual(state.listing.plants, [ABIES]);
   assert.equal(state.isLoading, false);
+});
+
+test("a page that the service lists in parts is filled, and its links lead on from the last part", async () => {
+  history.replaceState(null, "", "?q=a&sort=name");
+  const link = (after) => `<plants?q=a&sort=name&after=${after}&limit=50>; rel="next"`;
+  const parts = [[ROSA], [], [ABIES]].map((plants, at) =>
+    respondPlants(plants, at < 2 ? { ...EXACT, Link: link(at) } : EXACT),
+  );
+  const requests = answer(...parts);
+
+  await listing.load();
+
+  assert.deepEqual(state.listing.plants, [ROSA, ABIES]);
+  assert.equal(state.listing.links.has("next"), false);
+  assert.deepEqual(
+    requests.map(({ path }) => path).filter((path) => path.includes("q=a")),
+    [
+      "plants?q=a&sort=name&limit=50",
+      "plants?q=a&sort=name&after=0&limit=49",
+      "plants?q=a&sort=name&after=1&limit=49",
+    ],
+  );
 });
 
 test("of two pages that are loading, the later one is shown", async () => {
@@ -446,7 +468,8 @@ test("plants are counted in words", () => {
 });
 
 test("an empty page does not say that nothing is found if others follow", async () => {
-  answer(respond([], 200, { Link: '<plants?q=a+b&after=7>; rel="next"' }));
+  const empty = respond([], 200, { Link: '<plants?q=a+b&after=7>; rel="next"' });
+  answer(...Array.from({ length: 20 }, () => empty.clone()));
   history.replaceState(null, "", "?q=a+b");
 
   await listing.load();

@@ -58,7 +58,7 @@ test("the list has all plants, those without a tag, and the tags with their numb
 
   assert.equal(
     textOf(TagList()),
-    "All 1,224 Untagged 7 Abies 3 Rosa 1,214 Filter to see other tags.",
+    "Most plants first All 1,224 Untagged 7 Abies 3 Rosa 1,214 Filter to see other tags.",
   );
 });
 
@@ -108,17 +108,18 @@ test("on a narrow screen, tags are counted only while the list is open", async (
   assert.equal(asked.length, 1);
 });
 
-test("the filter is asked of the service, and says whether there are other tags", async () => {
+test("the filter and the order are asked of the service, which says whether there are other tags", async () => {
   await load();
   await pass(0);
   answer = () => respond([{ tag: "Tilia", plants: 1 }]);
-  const [filter] = findAll("input", TagList());
+  const [filter, sort] = findAll("input", TagList());
 
+  sort.onchange({ currentTarget: { checked: true } });
   filter.oninput({ currentTarget: { value: "ti" } });
   await pass(0.15);
 
   assert.match(textOf(TagList()), / Tilia 1 1 tag$/);
-  assert.deepEqual(asked.slice(1), ["tags?q=ti&limit=300"]);
+  assert.equal(asked.at(-1), "tags?q=ti&sort=-plants&limit=1000");
 });
 
 describe("if the tags cannot be read, there is no list, and the plants are shown", () => {

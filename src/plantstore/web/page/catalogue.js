@@ -8,7 +8,7 @@ import { chooseImport } from "./importing.js";
 import {
   beginAt,
   findPosition,
-  goBack,
+  findTurn,
   isByName,
   listSelected,
   search as searchTyped,
@@ -202,10 +202,9 @@ function Pages(/** @type {{label: string}} */ { label }) {
       href && html`<a key=${relation} rel=${relation} href=${href} aria-label=${name}>${text}</a>`
     );
   });
-  if (isByName() && links?.has("first")) {
-    pages[1] = html`
-      <button type="button" aria-label="Previous page" onclick=${goBack}>‹</button>
-    `;
+  const back = isByName() && findTurn("prev");
+  if (back) {
+    pages[1] = html`<button type="button" aria-label="Previous page" onclick=${back}>‹</button>`;
   }
   return html`<nav class="pages" aria-label=${label}>${pages}</nav>`;
 }
@@ -225,7 +224,7 @@ function Nothing() {
         </p>
         ${isInTag && html`<p><a href=${addressOf({ q })}>Search in all plants</a></p>`}
         ${next && html`<p>Not all plants were searched. <a href=${next}>Search on</a></p>`}
-        <p class="hint" hidden=${from !== ""}>
+        <p class="hint" hidden=${q === null}>
           Words are found by their beginnings: also try fewer letters.
         </p>
       </div>

@@ -166,7 +166,8 @@ export function forgetError(status) {
 
 /** @param {Dialog} dialog @param {HTMLButtonElement} button */
 async function attempt(dialog, button) {
-  const wait = () => dialog.said || change(dialog, { said: "Waiting for the service…" });
+  const wait = () =>
+    dialog.said || state.question || change(dialog, { said: "Waiting for the service…" });
   const timer = setTimeout(wait, WAIT_SECONDS * 1000);
   const isBlocking = button.value !== dialog.goesOn;
   change(dialog, { ...(isBlocking && { isBusy: true }), error: null, said: "" });
@@ -280,7 +281,7 @@ export function Choice({ name, options, chosen = options[0][0], pick }) {
 function submitByEnter(event) {
   if (event.key !== "Enter" || event.isComposing) return;
   event.preventDefault();
-  const button = event.currentTarget.form?.querySelector("menu .primary, menu .danger");
+  const button = event.currentTarget.form?.querySelector(".primary, .danger");
   if (button instanceof HTMLElement) button.click();
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { focus, isTextField } from "./elements.js";
-import { pick, showTyped } from "./listing.js";
+import { findTurn, pick, showTyped, turn } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { undoLast } from "./sets.js";
 import { may, state } from "./state.js";
@@ -36,11 +36,14 @@ function findAct({ key, shiftKey }, target) {
   if (key === "ArrowDown" && target.closest(ABOVE)) {
     if (!row) return enterList;
     const next = row.nextElementSibling;
-    return next && (() => move(row, next, shiftKey));
+    return next
+      ? () => move(row, next, shiftKey)
+      : findTurn("next") && (() => enterPage("next", row));
   }
   if (key === "ArrowUp" && row) {
     const previous = row.previousElementSibling;
-    return previous ? () => move(row, previous, shiftKey) : () => focus("#search");
+    if (previous) return () => move(row, previous, shiftKey);
+    return findTurn("prev") ? () => enterPage("prev", row) : () => focus("#search");
   }
   if (key === " " && box && target !== box) {
     return () => box.dispatchEvent(new MouseEvent("click", { shiftKey, bubbles: true }));
@@ -56,6 +59,12 @@ async function enterList() {
   // The user may have gone elsewhere.
   if (isShown && document.activeElement === activeElement)
     enter(document.querySelector("#plants tr"));
+}
+
+/** Go to the row beside one, on another page. @param {string} relation @param {Element} row */
+async function enterPage(relation, row) {
+  const plant = await turn(relation, row.getAttribute("data-id") ?? "");
+  if (plant) enter(document.querySelector(`#plants [data-id="${plant.id}"]`));
 }
 
 /** Go to another row; with the key Shift, select both. @param {Element} row @param {Element} next @param {boolean} isPicking */

@@ -11,6 +11,9 @@ import { refreshTags } from "./tags.js";
 
 const PLANTS_A_PAGE = 50;
 
+/** How many requests fill a page: the service may list only a part of it at once. */
+const PARTS_MAX = 20;
+
 /** How many plants the service lists at once. */
 const LISTED_MAX = 1000;
 
@@ -90,7 +93,18 @@ export async function refresh() {
  * @param {URLSearchParams} query @param {AbortSignal} signal
  */
 async function find(query, signal) {
-  const listing = await client.list(query, PLANTS_A_PAGE, signal);
+  let listing = await client.list(query, PLANTS_A_PAGE, signal);
+  for (let parts = 1; parts < PARTS_MAX; parts += 1) {
+    const { plants, links } = listing;
+    const next = links.get("next");
+    if (!next || plants.length >= PLANTS_A_PAGE) break;
+    const rest = PLANTS_A_PAGE - plants.length;
+    const part = await client.list(new URLSearchParams(next), rest, signal);
+    const following = part.links.get("next");
+    if (following) links.set("next", following);
+    else links.delete("next");
+    listing = { ...listing, plants: [...plants, ...part.plants] };
+  }
   const { q = "", ...others } = Object.fromEntries(select(query, PARAMETERS));
   const isFirst = Object.keys(others).every((key) => key === "sort");
   if (!isFirst || !ID.test(q.trim())) return listing;
@@ -246,15 +260,39 @@ export function go(query) {
   const { first = NaN, last = NaN } = findPosition() ?? {};
   const before = query === links?.get("prev") ? first - PLANTS_A_PAGE : NaN;
   const place = { first: query === links?.get("next") ? last + 1 : before };
-  if (query !== (location.search || "?")) history.pushState(place, "", query);
+  if (query !== (location.search || "?")) enterPage(place, query);
   return leavePage();
+}
+
+/** Return what shows the page before or after the one that is shown, if there is one. @param {string} relation */
+export function findTurn(relation) {
+  const links = state.listing?.links;
+  const href = links?.get(relation);
+  if (href) return () => go(href);
+  return relation === "prev" && isByName() && links?.has("first") ? goBack : undefined;
+}
+
+/**
+ * Show the page before or after, if there is one. Return the plant there that is beside one of this
+ * page, which the first page by name may have, too.
+ *
+ * @param {string} relation @param {string} id
+ */
+export async function turn(relation, id) {
+  const { listing } = state;
+  await findTurn(relation)?.();
+  if (!state.listing || state.listing === listing) return undefined; // It cannot be loaded.
+  const { plants } = state.listing;
+  const at = plants.findIndex((plant) => plant.id === id);
+  if (at >= 0) return plants[relation === "next" ? at + 1 : at - 1];
+  return plants.at(relation === "next" ? 0 : -1);
 }
 
 /**
  * Show the page before in the list by name, in which the links of the service lead only on. Its plants
  * are found on the way to the first one that is shown, from a beginning of its name, or of the list.
  */
-export async function goBack() {
+async function goBack() {
   const { listing, shownQuery } = state;
   const [shown] = listing?.plants ?? [];
   const list = [...select(shownQuery, LISTED)];
@@ -277,12 +315,17 @@ export async function goBack() {
   if (!isHere()) return;
   const last = before.at(-PLANTS_A_PAGE - 1);
   const from = last ? Object.entries({ from: last.name.slice(0, TEXT_MAX), after: last.id }) : [];
-  history.pushState(place, "", `?${new URLSearchParams([...list, ...from])}`);
+  enterPage(place, `?${new URLSearchParams([...list, ...from])}`);
   await leavePage();
 }
 
+/** Add a page to the history. It replaces the step of a dialog that is open. @param {object} place @param {string} address */
+function enterPage(place, address) {
+  history[state.dialog ? "replaceState" : "pushState"](place, "", address);
+}
+
 function leavePage() {
-  say(""); // What it says is outdated.
+  if (!state.dialog) say(""); // What it says is outdated.
   closePopover();
   return load();
 }

@@ -4,8 +4,8 @@ import { linkTo, make } from "./changes.js";
 import { client } from "./client.js";
 import { enterAddress, Field, Frame, leaveAddress, open, readTyped, refill } from "./dialogs.js";
 import { focus, makePause, say } from "./elements.js";
-import { html } from "./html.js";
-import { load } from "./listing.js";
+import { html, isolate } from "./html.js";
+import { findTurn, load, turn } from "./listing.js";
 import { findNamed } from "./names.js";
 import { ApiError, messageOf } from "./requests.js";
 import { makeAction } from "./sets.js";
@@ -24,20 +24,25 @@ const LINK = /^#\/plants\/(-?\d+)$/;
 /** Looks for plants of the same name when nothing was typed for a while. */
 const look = makePause(0.3);
 
-/** Whether Enter saves a plant and adds another: what was used last. */
-let addsAnother = false;
+/** Whether Enter saves a plant and adds another, or goes on to the next one: what was used last. */
+let [addsAnother, goesOn] = [false, false];
 
 /** The places of the plants that the buttons of a plant lead to, beside it. */
 const STEPS = /** @type {Record<string, number>} */ ({ prev: -1, next: 1 });
 
 /**
- * @param {{plant?: Plant, tag?: string, namesake?: Plant}} props the plant, unless it is a new one with
- *   this tag, and another one that has the name that is typed
+ * @param {{plant?: Plant, tag?: string, field?: string, namesake?: Plant}} props the plant, unless it is
+ *   a new one with this tag, the field that has the focus at first, and another plant that has the name
+ *   that is typed
  */
-function PlantView({ plant, tag, namesake }) {
+function PlantView({ plant, tag, field = "name", namesake }) {
   const isNew = plant === undefined;
   const readOnly = !isNew && !may("plants:update");
-  const buttons = readOnly ? [] : [["save", "Save", isNew && addsAnother ? "" : "primary"]];
+  const canStep = (/** @type {string} */ relation) =>
+    plant && (findBeside(plant, relation) || findTurn(relation));
+  const isStep = !isNew && goesOn && canStep("next");
+  const isOther = isStep || (isNew && addsAnother);
+  const buttons = readOnly ? [] : [["save", "Save", isOther ? "" : "primary"]];
   if (isNew) buttons.push(["another", "Save and add another", addsAnother ? "primary" : ""]);
   const { dialog } = state;
   const type = (/** @type {On<HTMLInputElement>} */ { currentTarget: { value } }) =>
@@ -52,16 +57,17 @@ function PlantView({ plant, tag, namesake }) {
     /** @type {string} */ sign,
     /** @type {string} */ label,
   ) =>
-    plant &&
-    findBeside(plant, value) &&
-    html`<button aria-label=${label} value=${value}>${sign}</button>`;
+    canStep(value) &&
+    html`<button class=${isStep && value === "next" ? "primary" : ""} aria-label=${label} value=${value}>
+      ${sign}
+    </button>`;
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
         cancel=${readOnly ? "Close" : "Cancel"} more=${plant && remove}>
-      <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus required
+      <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus=${field === "name"} required
         readOnly=${readOnly} value=${plant?.name} oninput=${type} />
       <${Field} id="plant-tag" name="tag" label="Tag" ...${SUGGESTING} readOnly=${readOnly}
-        value=${plant?.tag ?? tag} />
+        autofocus=${field === "tag"} value=${plant?.tag ?? tag} />
       ${
         isNew &&
         html`<${Field} id="plant-id" name="id" label="Id" inputmode="numeric"
@@ -120,7 +126,7 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   const save = async (/** @type {Plant} */ plant, /** @type {Action} */ action) => {
     const { error } = await make([{ before: null, after: plant }], action);
     if (error) throw error;
-    return `Saved: ${plant.id}`;
+    return `Saved: ${plant.id} ${isolate(plant.name)}`;
   };
 
   /** Fill in a plant again. If another one has come back before, this one waits for it. */
@@ -207,9 +213,9 @@ export async function openLinkedPlant() {
  * Show a plant, and change it. A field that is not edited keeps its value, even if an input cannot
  * hold the value: a line break in a name, or an empty tag.
  *
- * @param {Plant} plant
+ * @param {Plant} plant @param {string} [field] that has the focus at first
  */
-function showPlant(plant) {
+function showPlant(plant, field) {
   const title = `${may("plants:update") ? "Edit plant" : "Plant"} ${plant.id}`;
   const action = makeAction("changed", 1, "plants:update");
   /** @type {Act} */
@@ -223,13 +229,15 @@ function showPlant(plant) {
     if (error) throw error;
     if (left.length > 0) return "";
     if (state.dialog !== dialog) return undefined; // It was closed meanwhile.
-    const other = findBeside(plant, value);
+    goesOn = value === "next";
+    const other =
+      findBeside(plant, value) ?? (value in STEPS ? await turn(value, plant.id) : undefined);
     if (!other) return undefined;
     enterAddress(`#/plants/${other.id}`);
-    showPlant(other);
+    showPlant(other, Object.keys(typed)[0] ?? field);
     return undefined;
   };
   /** @type {import("./dialogs.js").Dialog} */
-  const dialog = { View: PlantView, title, content: { plant, key: plant.id }, act };
+  const dialog = { View: PlantView, title, content: { plant, field, key: plant.id }, act };
   open(dialog);
 }

@@ -89,7 +89,7 @@ export async function renameTag(tag) {
   const isAgreed = async (/** @type {string} */ other) => {
     if (other === merged || !other) return true;
     const { total, isExact } = await client.list(new URLSearchParams({ tag: other }), 1);
-    const title = `${countPlants(total, isExact)} ${total === 1 ? "has" : "have"} this tag already`;
+    const title = `${countPlants(total, isExact)} ${total === 1 ? "has" : "have"} the tag ${isolate(other)} already`;
     const text = "The two tags become one.";
     const isMerge =
       total === 0 || (await ask({ title, text, yes: "Merge", no: "Cancel" })) === "yes";

@@ -31,8 +31,9 @@ export const state = {
   current: "",
   /** The tags that begin with what is typed. */
   tags: /** @type {string[]} */ ([]),
-  /** What filters the list of tags, and the list: undefined if it was not read yet, null if it cannot be. */
+  /** What filters and orders the list of tags, and the list: undefined if it was not read yet, null if it cannot be. */
   tagFilter: "",
+  tagSort: "tag",
   tagList: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),

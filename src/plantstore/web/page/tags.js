@@ -7,8 +7,8 @@ import { html } from "./html.js";
 import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
-/** How many tags the list has: the filter finds the others. */
-const TAGS_MAX = 300;
+/** How many tags the list has. */
+const TAGS_MAX = 1000;
 
 /** How many tags are suggested. */
 const SUGGESTED = 20;
@@ -49,7 +49,7 @@ async function read() {
   reading.abort();
   reading = new AbortController();
   const { signal } = reading;
-  const query = { q: state.tagFilter, limit: String(TAGS_MAX) };
+  const query = { q: state.tagFilter, sort: state.tagSort, limit: String(TAGS_MAX) };
   try {
     const [{ total }, list] = await Promise.all([
       client.list(new URLSearchParams(), 1, signal),
@@ -93,11 +93,19 @@ export function TagList() {
     update({ tagFilter: currentTarget.value.slice(0, TEXT_MAX) });
     filter(read);
   };
+  const sort = (/** @type {On<HTMLInputElement>} */ { currentTarget: { checked } }) => {
+    update({ tagSort: checked ? "-plants" : "tag" });
+    read();
+  };
   return html`
     <aside id="tag-list" popover aria-label="Tags" data-needs="plants:read"
         ontoggle=${refreshTags}>
       <input type="search" aria-label="Filter tags" placeholder="Filter tags" spellcheck=${false}
         value=${tagFilter} oninput=${type} />
+      <label class="choice">
+        <input type="checkbox" checked=${state.tagSort === "-plants"} onchange=${sort} />
+        ${" "}Most plants first
+      </label>
       <ul>
         <${Entry} href=${addressOf({})} text="All" many=${total} isShown=${shown === null} />
         <${Entry} href=${addressOf({ untagged: "true" })} text="Untagged" many=${untagged}

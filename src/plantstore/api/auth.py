@@ -70,6 +70,7 @@ class Authenticator:
         rate_limit: counts the uses of each token, by its name.
         observe: gets the events.
         public_scopes: what needs no token.
+        cached_max: number of tokens in the cache.
         threads: makes the threads.
 
     """
@@ -83,6 +84,7 @@ class Authenticator:
         observe: Observer,
         *,
         public_scopes: Collection[str] = (),
+        cached_max: int = CACHED_TOKENS_MAX,
         threads: Threads = THREADS,
     ) -> None:
         self._store = store
@@ -91,6 +93,7 @@ class Authenticator:
         self.rate_limit = rate_limit
         self._observe = observe
         self.public_scopes = public_scopes
+        self._cached_max = cached_max
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
         self._threads = threads
@@ -210,7 +213,7 @@ class Authenticator:
         if record is None or record.revoked_at is not None:  # such tokens could fill the cache
             self._cached.pop(token, None)
             return
-        if len(self._cached) >= CACHED_TOKENS_MAX:
+        if len(self._cached) >= self._cached_max:
             self._cached.clear()
         self._cached[token] = (lookup.asked_at + CACHE_SECONDS, record)
 

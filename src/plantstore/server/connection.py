@@ -414,71 +414,55 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     async def _respond(self, exchange: Exchange, response: Response) -> None:
-        """Write a response. The head is written together with the first piece.
-
-        A body in pieces is chunked. To a client of HTTP/1.0, it ends when the connection closes.
+        """Write a response. The head is written together with the first piece of the body.
 
         Raises:
             RuntimeError: a field has a line end in it.
 
         """
-        request, arriving = exchange.request, exchange.arriving
+        request, arriving, body = exchange.request, exchange.arriving, response.body
         if arriving is not None and arriving.awaits_continue:
             exchange.keeps_alive = False  # whether the client sends the body now is unknown
-        has_body = request.method != "HEAD"
-        parts, body, length = None, b"", 0
-        if isinstance(response.body, bytes):
-            body = response.body
-            length = len(body)
-        else:
-            parts = response.body
-        is_chunked = parts is not None and has_body and request.version != "1.0"
-        try:
-            head = render_head(
-                response.status,
-                tuple(response.fields.items()),
-                length if parts is None else None,
-                self._server.date,
-                is_chunked,
-                exchange.keeps_alive,
-            )
-        except Exception:
-            if parts is not None:
-                await parts.aclose()
-            raise
-        if parts is not None:
-            async with contextlib.aclosing(parts):
-                if has_body:
-                    head = await self._write_parts(exchange, response, head, parts, is_chunked)
-            body = LAST_CHUNK if is_chunked else b""
-        elif length > PIECE_BYTES and has_body:
+        if not isinstance(body, bytes):
+            async with contextlib.aclosing(body):
+                await self._respond_in_parts(exchange, response, body)
+            return
+        length = len(body)
+        head = render_head(
+            response.status,
+            tuple(response.fields.items()),
+            length,
+            self._server.date,
+            False,  # noqa: FBT003
+            exchange.keeps_alive,
+        )
+        if request.method == "HEAD":
+            body = b""
+        elif length > PIECE_BYTES:
             if exchange.state.request is states.WHOLE:  # the application has read it
                 request.body = b""
                 self._hold(len(self._reader.unread))
             await self._write_part(exchange, response, head, body)
             head = body = b""
-        if not exchange.state.is_over:
-            exchange.status = response.status
-            exchange.enter(states.LAST_PIECE)
-            self._end_response(head, body if has_body else b"")
+        self._end_response(exchange, response, head, body)
 
-    async def _write_parts(
-        self,
-        exchange: Exchange,
-        response: Response,
-        head: bytes,
-        parts: AsyncGenerator[bytes, None],
-        is_chunked: bool,  # noqa: FBT001
-    ) -> bytes:
-        """Write the parts of a body, the first with the head; return the head if there are none."""
-        async for part in parts:
-            await self._write_part(
-                exchange, response, head, render_chunk(part) if is_chunked else part
-            )
-            head = b""
-            if exchange.state.is_over:
-                break
-        return head
+    async def _respond_in_parts(
+        self, exchange: Exchange, response: Response, parts: AsyncGenerator[bytes, None]
+    ) -> None:
+        """Write a response whose body is chunked. For HTTP/1.0, it ends with the connection."""
+        request, date = exchange.request, self._server.date
+        has_body = request.method != "HEAD"
+        is_chunked = has_body and request.version != "1.0"
+        fields = tuple(response.fields.items())
+        head = render_head(response.status, fields, None, date, is_chunked, exchange.keeps_alive)
+        if has_body:
+            async for part in parts:
+                piece = render_chunk(part) if is_chunked else part
+                await self._write_part(exchange, response, head, piece)
+                head = b""
+                if exchange.state.is_over:
+                    break
+        self._end_response(exchange, response, head, LAST_CHUNK if is_chunked else b"")
 
     async def _write_part(
         self, exchange: Exchange, response: Response, head: bytes, part: bytes
@@ -518,12 +502,17 @@ class Connection(asyncio.Protocol):
             self._until_drained.set()
             self._until_drained = None
 
-    def _end_response(self, head: bytes, body: bytes) -> None:
+    def _end_response(
+        self, exchange: Exchange, response: Response, head: bytes, body: bytes
+    ) -> None:
         """Write a response, or its end, when this iteration of the event loop ends."""
+        if exchange.state.is_over:
+            return
+        exchange.status = response.status
+        exchange.enter(states.LAST_PIECE)
         self._response = (head, body)
-        arriving = self._exchange.arriving
-        if arriving is not None:
-            arriving.held = b""  # nobody reads it
+        if exchange.arriving is not None:
+            exchange.arriving.held = b""  # nobody reads it
         answered = self._server.answered
         if not answered:
             self._loop.call_soon(self._server.end_iteration)

@@ -147,11 +147,9 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle
         self._is_lost = False
         self._small_pieces = 0  # of the request that is arriving
-        # The socket is not read while the kernel gathers small pieces, while the reader has bytes
-        # of another request, or for one of the reasons in `_read_or_pause`.
-        self._is_gathering = False
-        self._is_behind = False
-        self._is_paused = False
+        self._is_gathering = False  # whether the kernel collects small pieces
+        self._is_behind = False  # whether the reader has bytes that wait for their turn
+        self._is_paused = False  # whether the socket is not read, for these or for other reasons
         # Set when the client has read what was written; None while it has nothing to read.
         self._until_drained: asyncio.Event | None = None
         # Bytes of the present part of a response that are not written yet.

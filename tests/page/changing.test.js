@@ -569,6 +569,7 @@ test("one plant is deleted without a question, if it is known that it can be res
 
   await act({}, { value: "delete" });
   assert.deepEqual([state.toast.text, stored.has("1")], ["Deleted:", false]);
+  assert.equal(state.sets.at(-1).what, "1 plant deleted: 1 \u2068Abies\u2069"); // also after a reload
   assert.equal(await undo(), "Restored:");
   update({ keepsChanges: null, dialog: null });
   await deletePlants([ROSA]);

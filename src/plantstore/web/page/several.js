@@ -57,7 +57,9 @@ export async function deleteSelected(plants) {
  * @returns {Promise<string|undefined>} "" if the user has stopped it
  */
 export async function deletePlants(plants) {
-  const action = makeAction("deleted", plants.length, "plants:create");
+  const [{ id, name }] = plants;
+  const which = plants.length === 1 ? `: ${id} ${isolate(name)}` : "";
+  const action = makeAction(`deleted${which}`, plants.length, "plants:create", true);
   if (plants.length > 1 || !state.keepsChanges || explainNoUndo(action.scope)) {
     const entitle = (/** @type {number} */ many) =>
       many === 1 ? "Delete this plant?" : `Delete ${countPlants(many)}?`;

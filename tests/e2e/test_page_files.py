@@ -77,7 +77,7 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     expect(preview.get_by_role("list", name="Refused rows").get_by_role("listitem")).to_have_text(
         ["Row 6: The id must be a whole number=1+1 · 7 · Tilia · -7"]
     )
-    expect(preview.get_by_role("group", name="1 plant exists")).to_contain_text("Another")
+    expect(preview.get_by_role("group", name="1 stored plant differs")).to_contain_text("Another")
     preview.get_by_label("Tag").select_option("None")
     expect(preview.get_by_label("Tag")).to_have_value("-1")
     page.keyboard.press("Escape")
@@ -89,7 +89,7 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     expect(preview.get_by_role("radio", name="Update")).to_be_focused()  # It must be chosen.
     preview.get_by_role("radio", name="Skip").check()
     import_rows(page, "1 new, 1 the same, 1 skipped, 1 refused")
-    said = preview.get_by_text("Imported: 1 new, 1 the same, 1 skipped, 1 refused")
+    said = preview.get_by_text("Imported: 1 new, 1 refused")
     expect(said).to_be_visible()
     name, saved = save(page, "button", "Save the refused rows")
     assert name == "my.plants-refused.csv"
@@ -100,7 +100,7 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     expect(dialog.get_by_role("button", name="Import", exact=True)).to_be_focused()
     import_rows(page, "1 new")
 
-    expect(page.locator("#said")).to_have_text(f"1 plant imported: {name}")
+    expect(page.locator("#said")).to_have_text(f"1 new: {name}")
     expect(page.get_by_role("dialog")).to_be_hidden()
     new = [NewPlant(3, "Rosa ×", "Rosa"), NewPlant(5, "Tilia", "-7")]
     assert stored_plants(garden.database) == old | {plant.id: plant for plant in new}
@@ -135,7 +135,7 @@ def test_a_workbook_updates_plants_unless_others_change_them_meanwhile_and_this_
     import_rows(page, "1 new, 1 the same, 2 change, 1 refused")
     question = page.get_by_role("dialog", name="Somebody else has changed plant 5")
     question.get_by_role("button", name="Keep theirs").click()
-    expect(page.locator("#said")).to_have_text("2 plants imported: a.xlsx")
+    expect(page.locator("#said")).to_have_text("1 new, 1 changed: a.xlsx")
     page.get_by_role("button", name="Close", exact=True).click()
     assert stored_plants(garden.database)[1] == NewPlant(1, "New & ×", "Abies")
     page.get_by_role("button", name="Undo", exact=True).click()
@@ -180,7 +180,7 @@ def test_an_import_whose_page_is_reloaded_is_in_the_list_of_changes_and_is_undon
     assert asked == ["beforeunload"]
     page.get_by_role("heading", name="Plants").press("Control+z")
     undoing = page.get_by_role("dialog", name="Undo a change")
-    expect(undoing).to_contain_text("150,000 plants imported: plants.csv, maybe not all")
+    expect(undoing).to_contain_text("150,000 new: plants.csv, maybe not all")
     undoing.get_by_role("button", name="Undo", exact=True).click()
 
     expect(said).to_have_text(re.compile(r"[\d,]+ plants removed"))
@@ -204,7 +204,7 @@ def test_the_plants_of_a_list_are_exported_and_an_export_is_imported_unchanged(
     assert name == "plants Other.xlsx"
     drop(page, content, name)
 
-    expect(page.locator("#preview-said")).to_have_text("Nothing to import: 0 new, 1 the same")
+    expect(page.locator("#preview-said")).to_have_text("Nothing to import: 1 the same")
     page.get_by_role("button", name="Close", exact=True).click()
     watch.service_goes_away = True
     page.route("**/plants.csv?*", lambda route: route.abort())

@@ -99,14 +99,16 @@ test("a hint about another plant moves no field in the order of the Tab key", ()
   assert.match(form, /^Add a plant Name Tag Id .*Another plant has this name: 1 /);
 });
 
-test("lines that are pasted into a field become one", () => {
+test("lines that are pasted into a field become one, and accents a part of their letters", () => {
   const { querySelectorAll } = document;
-  document.querySelectorAll = () => [{ name: "name", value: "Rosa\r\nalba\n", defaultValue: "" }];
+  document.querySelectorAll = () => [
+    { name: "name", value: "Rose\u0301\r\nalba\n", defaultValue: "" },
+  ];
 
   const typed = readTyped();
 
   Object.assign(document, { querySelectorAll });
-  assert.deepEqual(typed, { name: "Rosa alba" });
+  assert.deepEqual(typed, { name: "Rosé alba" });
 });
 
 test("a tag that is emptied is removed", async () => {

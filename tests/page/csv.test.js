@@ -32,6 +32,7 @@ describe("the encoding of a file is detected, and offered if nothing tells it", 
     ["shift_jis", bytesOf("1;\x83o\x83\x89\n"), "バラ"],
     ["euc-jp", bytesOf("1;\xba\xf9\xa4\xce\xcc\xda\n"), "桜の木"],
     ["euc-kr", bytesOf("1;\xc0\xe5\xb9\xcc\n"), "장미"],
+    ["iso-2022-jp", bytesOf("1;\x1b$B:y$NLZ\x1b(B\n"), "桜の木"],
     ["gbk", bytesOf("1;\xc3\xb5\xb9\xe5\xd4\xc2\xbc\xbe\n"), "玫瑰月季"],
     ["big5", bytesOf("1;\xaa\xb4\xba\xc0\xc2\xb8\xb2\x79\xaa\xe1\n"), "玫瑰繡球花"],
   ];
@@ -182,6 +183,41 @@ describe("pasted rows are divided by tabs, and by quotes only around tabs and li
   for (const [text, rows] of texts) {
     test(JSON.stringify(text), () => {
       assert.deepEqual(readPasted(text).rows, rows);
+    });
+  }
+});
+
+describe("numbers and bullets in front of pasted names are left out", () => {
+  const lists = [
+    ["1. Rosa\n2. Abies alba\n10. Acer", ["Rosa", "Abies alba", "Acer"]],
+    ["1) Rosa\r\n 2) Abies\r\n", ["Rosa", "Abies", ""]],
+    ["\u2022\tRosa\n\u2022\u00a0Abies", ["Rosa", "Abies"]],
+    ["- Rosa\n\n– Abies\n* Acer", ["Rosa", "", "Abies", "Acer"]],
+    ["Plants:\n- A\n- B\n- C\n- D", ["Plants:", "A", "B", "C", "D"]],
+  ];
+
+  for (const [text, names] of lists) {
+    test(JSON.stringify(text), () => {
+      const { rows, notes } = readPasted(text);
+
+      assert.deepEqual(
+        rows,
+        names.map((name) => [name]),
+      );
+      assert.equal(notes.length, 1);
+    });
+  }
+
+  for (const text of [
+    "1. Rosa",
+    "- Rosa\nAbies\nAcer",
+    "1.\tRosa\tBed\n2.\tAbies\tBed",
+    "12.5 A\n3 B",
+  ]) {
+    test(`but not in ${JSON.stringify(text)}`, () => {
+      const { rows, notes } = readPasted(text);
+
+      assert.deepEqual([rows.map((cells) => cells.join("\t")).join("\n"), notes], [text, []]);
     });
   }
 });

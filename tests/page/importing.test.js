@@ -7,7 +7,7 @@ import { chooseFile, chooseImport, watchFiles } from "../../src/plantstore/web/p
 import { addPlants } from "../../src/plantstore/web/page/plant.js";
 import { openPreview } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answerFile, respond, serve, textOf, withResponse } from "./tab.js";
+import { answerFile, respond, respondPlants, serve, textOf, withResponse } from "./tab.js";
 
 const IMPORT = { value: "import" };
 
@@ -46,9 +46,10 @@ test("new plants are stored, and those that exist are changed, in one set", asyn
 
   assert.deepEqual(
     [said, state.toast.text],
-    [undefined, "2 plants imported: my.plants.csv"],
+    [undefined, "1 new, 1 changed: my.plants.csv"],
     "the dialog is closed",
   );
+  assert.equal(state.sets[0].what, state.toast.text);
   assert.deepEqual(
     [...stored.values()],
     [
@@ -57,6 +58,24 @@ test("new plants are stored, and those that exist are changed, in one set", asyn
     ],
   );
   assert.equal(sets.size, 1);
+});
+
+test("tags of plants are changed by their names, and the rest of them stays", async () => {
+  const plants = [
+    { id: "7", name: "ROSA alba", tag: "Bed" },
+    { id: "8", name: "Abies", tag: "Tree" },
+  ];
+  const { stored } = serve(plants);
+  const others = globalThis.fetch;
+  globalThis.fetch = (path, options) =>
+    path.startsWith("plants?") ? respondPlants(plants) : others(path, options);
+  await open("Name,Tag\nRosa alba,Wall\nAbies,Tree\n");
+  state.dialog.content.preview.twins = "replace";
+
+  await state.dialog.act({}, IMPORT);
+
+  assert.equal(state.toast.text, "1 changed: my.plants.csv");
+  assert.deepEqual([...stored.values()], [{ id: "7", name: "ROSA alba", tag: "Wall" }, plants[1]]);
 });
 
 test("what is skipped, or is there already, is not imported", async () => {
@@ -69,7 +88,7 @@ test("what is skipped, or is there already, is not imported", async () => {
 
   await state.dialog.act({}, IMPORT);
 
-  assert.equal(state.toast.text, "1 plant imported: my.plants.csv");
+  assert.equal(state.toast.text, "1 new: my.plants.csv");
   assert.deepEqual(
     [...stored.values()].map(({ name }) => name),
     ["A", "B", "C"],
@@ -123,7 +142,7 @@ test("what others have changed since the preview is overwritten only after a que
 
   await state.dialog.act({}, IMPORT);
 
-  assert.equal(state.toast.text, "1 plant imported: my.plants.csv");
+  assert.equal(state.toast.text, "1 changed: my.plants.csv");
   assert.deepEqual([stored.get("1").name, stored.get("2").name], ["A2", "Theirs"]);
 });
 
@@ -177,7 +196,7 @@ describe("an import can be undone", () => {
     await importTwo(false);
 
     const { text, note, action } = state.toast;
-    assert.equal(text, "2 plants imported: my.plants.csv");
+    assert.equal(text, "1 new, 1 changed: my.plants.csv");
     assert.deepEqual(
       [note, action],
       ["This cannot be undone: the service keeps no changes.", undefined],
@@ -198,7 +217,7 @@ describe("an import can be undone", () => {
     await until(() => state.toast.text);
 
     assert.equal(said, "Stopped");
-    assert.equal(state.toast.text, "Stopped: 9 plants imported: my.plants.csv, maybe not all");
+    assert.equal(state.toast.text, "Stopped: 9 new: my.plants.csv, maybe not all");
     assert.equal(state.toast.action[0], "Undo");
     assert.match(text(), /5 new, 4 the same .* Import$/);
   });
@@ -224,7 +243,7 @@ describe("an import that fails says why, and is checked again", () => {
 
       serve([{ id: "1", name: "A" }]);
       await state.dialog.act({}, { value: "check" });
-      assert.match(text(), /Nothing to import: 0 new, 1 the same/);
+      assert.match(text(), /Nothing to import: 1 the same/);
     });
   }
 

@@ -126,6 +126,35 @@ describe("the service gets the same plants as from the file itself, without blan
   }
 });
 
+test("accents that are characters of their own are not sent", () => {
+  const preview = previewOf("name,tag\nVườn,Rosé\n".normalize("NFD"));
+
+  assert.deepEqual(listPlants(preview), ["|Vườn|Rosé".normalize("NFC")]);
+});
+
+describe("a column of genera is put before one of epithets", () => {
+  const files = [
+    [
+      "Genus,Species,Cultivar\nRosa,canina,\nRosa,× alba,Suaveolens",
+      ["Rosa canina", "Rosa × alba"],
+    ],
+    ["genus\tspecificEpithet\nRosa\tcanina", ["Rosa canina"]],
+    ["Art;Gattung\nRosa canina;Rosa\nAcer;", ["Rosa canina", "Acer"]],
+    ["Genus,Name\nRosa,canina", ["canina"]],
+  ];
+
+  for (const [content, names] of files) {
+    test(content.split("\n")[0], () => {
+      const { rows } = previewOf(content);
+
+      assert.deepEqual(
+        rows.map(({ plant }) => plant.name),
+        names,
+      );
+    });
+  }
+});
+
 test("the rows have the numbers of the file", () => {
   const { rows } = previewOf('sep=;\nname;id\n\n"A\nB";1\n;\nC;2\n');
 
@@ -150,6 +179,7 @@ describe("a row that would be stored wrongly is not sent", () => {
     ["Total,1", "It has the totals of the other rows"],
     ["SUMME:,2", "It has the totals of the other rows"],
     [",Grand total", "It has the totals of the other rows"],
+    ["2,Rosa,\x1b$B:y\x1b(B", "It has a control character"],
     ["Итого:,1", "It has the totals of the other rows"],
   ];
 
@@ -272,21 +302,21 @@ async function choose(legend, value) {
 }
 
 describe("if plants exist with other names or tags, the preview asks what becomes of them", () => {
-  const question = /1 plant exists 1 ?: Old \(Shrub\) → +Rosa \(Shrub\) Update Skip/;
+  const question = /1 stored plant differs 1 ?: Old \(Shrub\) → +Rosa \(Shrub\) Update Skip/;
 
   beforeEach(() => {
     stored = [{ id: "1", name: "Old", tag: "Shrub" }];
   });
 
   for (const [answer, said] of [
-    ["replace", /1 new, 1 change 1 plant/],
-    ["skip", /1 new, 1 skipped 1 plant/],
+    ["replace", /1 new, 1 change 1 stored plant/],
+    ["skip", /1 new, 1 skipped 1 stored plant/],
   ]) {
     test(answer, async () => {
       await open("id,name\n1,Rosa\n2,Abies\n");
       assert.match(text(), question);
 
-      await choose("exists", answer);
+      await choose("differs", answer);
 
       assert.match(text(), said);
       assert.ok(hasImport());
@@ -299,9 +329,9 @@ describe("if plants exist with other names or tags, the preview asks what become
     await open("id,name\n1,Rosa\n");
     assert.ok(hasImport());
 
-    await choose("exists", "skip");
+    await choose("differs", "skip");
 
-    assert.match(text(), /0 new, 1 skipped/);
+    assert.match(text(), /1 skipped/);
     assert.ok(!hasImport());
   });
 
@@ -316,7 +346,7 @@ describe("if plants exist with other names or tags, the preview asks what become
       await open("id,name\n1,Rosa\n");
 
       others = [];
-      assert.match(text(), /0 new, 1 refused/);
+      assert.match(text(), /1 refused/);
       assert.match(text(), /Row 2: Another plant has this id/);
       assert.doesNotMatch(text(), /Update/);
     });
@@ -337,7 +367,7 @@ test("of many plants that exist, those are found that the service tells only lat
 
   const requests = await open(`id,name\n${stored.map(({ id }) => `${id},New\n`).join("")}`);
 
-  assert.match(text(), /0 new, 2,500 change 2,500 plants exist/);
+  assert.match(text(), /2,500 change 2,500 stored plants differ/);
   assert.equal(requests.length, 3);
 });
 
@@ -345,7 +375,7 @@ test("what is there already needs no import", async () => {
   stored = [{ id: "1", name: "Rosa" }];
   await open("id,name\n1,Rosa\n");
 
-  assert.match(text(), /0 new, 1 the same/);
+  assert.match(text(), /1 the same/);
   assert.ok(!hasImport());
 });
 
@@ -408,12 +438,120 @@ describe("if names of new plants are there already, the preview asks whether to 
 
   test("and skips them if all of them are: the file was imported before", async () => {
     await open("Name\nrosa x alba\nRosa albida\n");
-    assert.match(text(), /Nothing to import: 0 new, 2 skipped 2 of the names are there already/);
+    assert.match(text(), /Nothing to import: 2 skipped 2 of the names are there already/);
 
     await choose("there already", "import");
 
     assert.match(text(), /2 new 2 of the names/);
   });
+});
+
+describe("the names of a file without ids may be those of plants whose tags it changes", () => {
+  const shown = () => {
+    const [rows] = findAll("tbody", state.dialog.View(state.dialog.content));
+    return textOf(rows.children);
+  };
+
+  beforeEach(() => {
+    const plants = [
+      { id: "7", name: "Rosa × alba", tag: "Bed" },
+      { id: "8", name: "Abies", tag: "Tree" },
+      { id: "9", name: "Acer" },
+      { id: "10", name: "Acer" },
+      { id: "11", name: "Tilia" },
+      { id: "12", name: "Vườn".normalize("NFD"), tag: "Vườn".normalize("NFD") },
+    ];
+    globalThis.fetch = async () => respondPlants(plants);
+  });
+
+  test("if a plant and a row are the only ones with the name", async () => {
+    await open(
+      "Name,Tag\nrosa x alba,Wall\nAbies,Tree\nAcer,Wall\nTilia,A\ntilia,B\nVườn,Vườn\nNew,\n",
+    );
+    assert.match(
+      text(),
+      /7 ?: Rosa × alba \(Bed\) → +Rosa × alba \(Wall\) 8 ?: Abies \(Tree\) 9 ?:/,
+    );
+    assert.match(text(), /Skip Update their tags, except the 3 whose name is not unique Import as/);
+
+    await choose("there already", "replace");
+
+    assert.match(text(), /1 new, 1 change, 5 skipped/);
+    assert.match(shown(), / 7 Rosa × alba Wall new New$/);
+    assert.ok(hasImport());
+  });
+
+  test("also if all names are there, but not if no tag differs or without the scope", async () => {
+    await open("Name,Tag\nAbies,Conifer\n");
+    assert.equal(state.dialog.content.preview.twins, undefined);
+    await open("Name,Tag\nAbies,Tree\n");
+    const { twins } = state.dialog.content.preview;
+    assert.deepEqual([twins, /Update/.test(text())], ["skip", false]);
+    update({ scopes: ["plants:read", "plants:create"] });
+    await open("Name,Tag\nAbies,Conifer\n");
+    assert.doesNotMatch(text(), /Update/);
+  });
+
+  test("but not if the file has ids, or no tags", async () => {
+    await open("id,Name,Tag\n1,New,\n,Abies,Wall\n");
+    assert.doesNotMatch(text(), /Update/);
+    await open("Name,Price\nAbies,7\n");
+    assert.doesNotMatch(text(), /Update/);
+  });
+});
+
+describe("if a name is there in several rows without ids, the preview asks about all but the first", () => {
+  for (const [answer, said] of [
+    ["skip", /2 new, 2 skipped/],
+    ["import", /4 new/],
+  ]) {
+    test(answer, async () => {
+      await open("Rosa alba\tA\nRosa ALBA\tB\nAcer\tA\nRosa alba\tA", true);
+      assert.match(
+        text(),
+        /2 of the names are repeated Row 2 ?: Rosa ALBA \(B\) Row 4 ?: Rosa alba \(A\) Skip Import/,
+      );
+
+      await choose("repeated", answer);
+
+      assert.match(text(), said);
+    });
+  }
+});
+
+test("a question that must be answered is shown", async () => {
+  await open("Rosa\nRosa", true);
+  const { props } = state.dialog.View(state.dialog.content);
+  const shown = [];
+
+  props.oninvalidCapture({ target: { scrollIntoView: (where) => shown.push(where) } });
+
+  assert.deepEqual(shown, [{ block: "center" }]);
+});
+
+describe("the columns that are not used are named", () => {
+  const texts = [
+    ["A\tB\tC\nD\tE\tF", "Column 3"],
+    ["A\tB\nD\tE\tF\t\tG", "Column 3, Column 5"],
+    ["Name\tPrice\nA\t7", "Price"],
+  ];
+
+  for (const [content, names] of texts) {
+    test(names, async () => {
+      await open(content, true);
+
+      assert.match(text(), new RegExp(`Not used: ${names} Plants without`));
+    });
+  }
+});
+
+test("the number of further plants is that of those that would be stored", async () => {
+  stored = Array.from({ length: 3 }, (_, id) => ({ id: String(id), name: "A" }));
+  const rows = Array.from({ length: 12 }, (_, id) => `${id},${id === 7 ? "" : "A"}\n`);
+
+  await open(`id,name\n${rows.join("")}x,A\n`);
+
+  assert.match(text(), /… and 3 more 8 new, 3 the same, 2 refused/);
 });
 
 describe("numbers in a first column without a usual name are ids", () => {
@@ -429,7 +567,7 @@ describe("numbers in a first column without a usual name are ids", () => {
 
   test("and not if they have others", async () => {
     assert.equal(await idOf({ id: "3", name: "Tilia" }), -1);
-    assert.match(text(), /Each row gets a new id/);
+    assert.match(text(), /Plants without an id get one/);
     assert.match(text(), /as ids have other names\. If these are their ids, choose the column\./);
   });
 
@@ -463,7 +601,7 @@ describe("a row is the same if only blanks at the ends are stored besides", () =
 
     await open("id,name,tag\n1,Rosa 1 ,Bed \n2,Tilia,\n3,Acer,\n");
 
-    assert.match(text(), /0 new, 2 the same, 1 change 1 plant exists 2 ?: Abies → +Tilia Update/);
+    assert.match(text(), /2 the same, 1 change 1 stored plant differs 2 ?: Abies → +Tilia Update/);
   });
 
   test("however many there are", async () => {
@@ -474,7 +612,7 @@ describe("a row is the same if only blanks at the ends are stored besides", () =
 
     assert.match(
       text(),
-      / Row 1: id · name 1 .* 5 Rosa 5 Bed … and 115 more Nothing to import: 0 new, 120 the same Close$/,
+      / Row 1: id · name 1 .* 5 Rosa 5 Bed Nothing to import: 120 the same Close$/,
     );
     assert.ok(!hasImport());
   });
@@ -485,7 +623,7 @@ test("a file without tags leaves the tags of plants that exist", async () => {
 
   await open("id,name,price\n1,Rosa,7\n");
 
-  assert.match(text(), /0 new, 1 the same/);
+  assert.match(text(), /1 the same/);
 });
 
 test("without a column of names, only the tags of plants that exist can be imported", async () => {
@@ -498,7 +636,7 @@ test("without a column of names, only the tags of plants that exist can be impor
 
   const { rows } = state.dialog.content.preview;
   assert.deepEqual(rows[0].plant, { id: "1", name: "Rosa", tag: "Shrub" });
-  assert.match(text(), /0 new, 1 the same, 1 change, 2 refused/);
+  assert.match(text(), /1 the same, 1 change, 2 refused/);
   assert.match(
     text(),
     / Row 4: No plant has this id 9 · Tree Row 5: The id must be a whole number /,

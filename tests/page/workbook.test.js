@@ -374,9 +374,11 @@ test("a workbook that is made has only texts, and is read as it was", async () =
 
   const bytes = await makeWorkbook(rows);
 
-  const sheet = CFB.find(CFB.read(bytes, { type: "array" }), "/xl/worksheets/sheet1.xml").content;
-  const cells = new TextDecoder().decode(sheet).match(/<c [^>]*>/g);
+  const part = CFB.find(CFB.read(bytes, { type: "array" }), "/xl/worksheets/sheet1.xml").content;
+  const sheet = new TextDecoder().decode(part);
+  const cells = sheet.match(/<c [^>]*>/g);
   assert.equal(cells.length, 11);
+  assert.equal(sheet.match(/<col [^>]*customWidth="1"/g)?.length, 3);
   assert.ok(cells.every((cell) => /t="s"/.test(cell)));
   rows[2].pop();
   assert.deepEqual((await readSheet(bytes)).rows, rows);

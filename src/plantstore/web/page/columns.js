@@ -1,13 +1,17 @@
 /** The names of columns, by which those of the ids, names and tags are known. */
 
+/** The names of two columns whose texts are the parts of a name. */
+const GENUS = "genus gattung genre género rodzaj род";
+const EPITHET = "species specificepithet epithet art";
+
 /** The usual names of the columns, in several languages, without blanks and signs; the best first. */
 const USUAL = {
   id: "id nr no number nummer num número numer č номер # plantid",
   name:
     "name scientificname botanicalname latinname latin taxonname plantname taxon wissenschaftlichername " +
-    "botanischername nomscientifique nombrecientífico plant pflanze species art nom nombre nome " +
+    `botanischername nomscientifique nombrecientífico plant pflanze ${EPITHET} nom nombre nome ` +
     "nazwa название",
-  tag: "tag genus gattung genre género rodzaj род group category",
+  tag: `tag ${GENUS} group category`,
 };
 
 /** The names of columns that may have ids, or other texts. */
@@ -26,6 +30,17 @@ export function recognize(cells) {
   return { id: find("id"), name: find("name"), tag: find("tag") };
 }
 
+/**
+ * Return the column of the genera if that of the names has what follows them, or else -1.
+ *
+ * @param {import("./plan.js").Preview} preview
+ */
+export function findGenus({ table, columns, isHeaded, top }) {
+  const names = isHeaded ? (table?.rows[top].map(fold) ?? []) : [];
+  const isEpithet = EPITHET.split(" ").includes(names[columns?.name ?? -1]);
+  return isEpithet ? names.findIndex((name) => GENUS.split(" ").includes(name)) : -1;
+}
+
 /** What a row is called that has the totals of the rows above it. */
 const TOTAL =
   /^((grand)?totals?|sums?|(gesamt)?summe|(ins)?gesamt|somme|totaux|totale|suma|razem|итого|всего|合計|合计|总计)$/;
@@ -34,4 +49,8 @@ const TOTAL =
 export const isTotal = (cell = "") => TOTAL.test(fold(cell));
 
 /** @param {string} text */
-export const fold = (text) => text.toLowerCase().replace(/[\s.:_-]/g, "");
+export const fold = (text) =>
+  text
+    .normalize()
+    .toLowerCase()
+    .replace(/[\s.:_-]/g, "");

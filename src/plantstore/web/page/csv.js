@@ -10,7 +10,7 @@
  *   is wrong with cells, what the user must know, the names of its sheets, and the one that is read
  */
 
-import { listEncodings } from "./encodings.js";
+import { ESCAPE, listEncodings } from "./encodings.js";
 import { loadLibrary } from "./library.js";
 import { ApiError } from "./requests.js";
 
@@ -24,6 +24,10 @@ const SEARCHED_CHARACTERS = 1_000_000;
 const WRONG = "Its encoding is wrong here: a character cannot be read";
 const OPEN = "A quote is missing or wrong here";
 const BROKEN = "This file cannot be read: it is neither CSV nor a workbook (.xlsx, .xls, .ods)";
+
+/** The numbers or bullets of a list, and on which part of its lines they are at least. */
+const BULLETS = /^[^\S\n]*(?:\d+[.)]|[-–—*•·▪◦])[^\S\n]+/gm;
+const BULLETS_MIN = 0.8;
 
 /** Whether a file is a PDF, or its first kilobyte has characters up to U+0008. @param {string} text */
 const isBinary = (text) => /^%PDF-|[\0-\b]/.test(text.slice(0, 1024));
@@ -61,7 +65,8 @@ export function readCsv(bytes, encoding) {
 
 /**
  * Read the cells that a spreadsheet copies: with tabs between them, and with quotes around a cell in
- * which a tab or a line break is. Other quotes belong to the texts.
+ * which a tab or a line break is. Other quotes belong to the texts. Of a list of names, the numbers or
+ * bullets in front of them are left out.
  *
  * @param {string} text
  * @returns {Table}
@@ -69,18 +74,23 @@ export function readCsv(bytes, encoding) {
 export function readPasted(text) {
   /** @type {string[][]} */
   const rows = [[]];
-  const lines = text.replace(/\r\n?/g, "\n");
+  const all = text.replace(/\r\n?/g, "\n");
+  const bare = all.replace(BULLETS, "");
+  const [many, most] = [BULLETS, /^.*\S/gm].map((part) => all.match(part)?.length ?? 0);
+  const isList = many > 1 && many >= most * BULLETS_MIN && !bare.includes("\t");
+  const lines = isList ? bare : all;
+  const notes = isList ? ["Numbers and bullets in front of the names are left out."] : [];
   const [plain, quoted] = [/[^\t\n]*/y, /"([^"]*(?:""[^"]*)*)"(?=[\t\n]|$)/y];
   for (let at = 0; at <= lines.length; at += 1) {
     plain.lastIndex = quoted.lastIndex = at;
-    const [all = "", inner = ""] = quoted.exec(lines) ?? [];
+    const [cell = "", inner = ""] = quoted.exec(lines) ?? [];
     const isQuoted = /[\t\n]/.test(inner);
-    const [text] = isQuoted ? [all] : (plain.exec(lines) ?? [""]);
+    const [text] = isQuoted ? [cell] : (plain.exec(lines) ?? [""]);
     rows.at(-1)?.push(isQuoted ? inner.replaceAll('""', '"') : text);
     at += text.length;
     if (lines[at] === "\n") rows.push([]);
   }
-  return { rows, faults: new Map(), separator: "\t" };
+  return { rows, faults: new Map(), separator: "\t", notes };
 }
 
 /**
@@ -97,7 +107,7 @@ function guessEncoding(bytes) {
   const text = new TextDecoder().decode(bytes);
   const wrong = text.match(/\ufffd/g)?.length ?? 0;
   const right = text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0;
-  if (wrong === 0) return [[["utf-8"]], true];
+  if (wrong === 0 && (right > 0 || !text.includes(ESCAPE))) return [[["utf-8"]], true];
   const others = listEncodings(bytes);
   return [wrong > right ? others : [["utf-8", WRONG], ...others], false];
 }

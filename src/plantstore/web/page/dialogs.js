@@ -16,7 +16,7 @@
  *   a plant; null if there is no plant, undefined if the plant lacks the field
  */
 
-import { focus, Listed, PlantText } from "./elements.js";
+import { clean, focus, Listed, PlantText } from "./elements.js";
 import { html, renew } from "./html.js";
 import { loadAgain } from "./listing.js";
 import { ApiError } from "./requests.js";
@@ -115,7 +115,7 @@ export function isTyped() {
 
 /** Return what was typed into the fields of the form that is open, by their names. */
 export function readTyped(
-  edit = (/** @type {string} */ text) => text.trim().replace(/[\r\n]+/g, " "),
+  edit = (/** @type {string} */ text) => clean(text).replace(/[\r\n]+/g, " "),
 ) {
   /** @type {NodeListOf<HTMLInputElement>} */
   const fields = document.querySelectorAll("form[aria-busy] :is(input[name], textarea)");

@@ -53,6 +53,9 @@ export function countPlants(many, isExact = true) {
   return `${number(many)}${isExact ? "" : "+"} ${many === 1 && isExact ? "plant" : "plants"}`;
 }
 
+/** Without this, texts that look the same may differ. @param {string} [text] */
+export const clean = (text = "") => text.trim().normalize();
+
 /** @param {number} many */
 export function number(many) {
   return many.toLocaleString("en");

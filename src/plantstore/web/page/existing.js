@@ -1,6 +1,7 @@
 /** What the service has already of the plants of a file: the preview shows this, and asks about it. */
 
 import { client } from "./client.js";
+import { clean } from "./elements.js";
 import { findAll } from "./listing.js";
 import { findNamed, fold } from "./names.js";
 import { isOfTags } from "./plan.js";
@@ -65,24 +66,28 @@ function take(row, { error, message, plant: old }, { columns }) {
   if (error !== CHANGED) row.fault = message.replace(/^`after\.(name|tag)`/, "The $1");
   else if (!old || id === "" || !may("plants:update")) row.fault = "Another plant has this id";
   else {
-    const trim = (text = "") => text.trim();
     row.plant = { id, name: name || old.name, tag: columns && columns.tag >= 0 ? tag : old.tag };
-    row.isSame = trim(old.name) === trim(row.plant.name) && trim(old.tag) === trim(row.plant.tag);
+    row.isSame =
+      clean(old.name) === clean(row.plant.name) && clean(old.tag) === clean(row.plant.tag);
     if (!row.isSame) row.old = old;
   }
 }
 
 /**
  * Find the plants that have the names of rows without an id already: those with exactly the name, or
- * else those that fold to it.
+ * else those that fold to it. If a row and a plant are the only ones with a name, it may get the tag of
+ * the row.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
-export async function findByNames({ rows = [], named }, signal) {
+export async function findByNames({ rows = [], named, columns }, signal) {
   const unnumbered = rows.filter(({ plant, fault }) => plant.id === "" && !fault);
-  if (!may("plants:read")) return;
-  const sought = new Map(unnumbered.map(({ plant: { name } }) => [fold(name), name]));
-  for (const key of named.keys()) sought.delete(key);
+  const groups = Map.groupBy(unnumbered, ({ plant }) => fold(plant.name));
+  /** @type {Map<string, string>} */
+  const sought = new Map();
+  for (const [key, [{ plant }]] of may("plants:read") ? groups : []) {
+    if (!named.has(key)) sought.set(key, plant.name);
+  }
   let isAll = sought.size > 0;
   const plants = isAll
     ? await findAll(new URLSearchParams({ sort: "name" }), (_, total) => {
@@ -99,9 +104,17 @@ export async function findByNames({ rows = [], named }, signal) {
     signal.throwIfAborted();
     await Promise.all(left.splice(-PARALLEL).map(find));
   }
-  for (const row of unnumbered) {
-    const alike = named.get(fold(row.plant.name)) ?? [];
-    const exact = alike.filter(({ name }) => name.trim() === row.plant.name);
-    if (alike.length > 0) row.twins = exact.length > 0 ? exact : alike;
+  const isTagged = may("plants:update") && columns && columns.id < 0 && columns.tag >= 0;
+  for (const [key, group] of groups) {
+    const alike = named.get(key) ?? [];
+    const [old] = alike;
+    const isShared = alike.length > 1 || group.length > 1;
+    for (const row of alike.length > 0 ? group : group.slice(1)) {
+      const exact = alike.filter(({ name }) => clean(name) === row.plant.name);
+      Object.assign(row, { twins: exact.length > 0 ? exact : alike, isShared });
+      const { tag } = row.plant;
+      const isOther = isTagged && !isShared && clean(old.tag) !== clean(tag);
+      if (isOther) row.retagged = { before: old, after: { ...old, tag } };
+    }
   }
 }

@@ -18,7 +18,7 @@
  * @property {Map<number, string>} ids that the service gave, by the indexes of rows
  * @property {Map<string, Plant[]>} named the plants that have a name already, by this name folded
  * @property {"replace"|"skip"} [conflict] what becomes of rows whose id a plant has
- * @property {"import"|"skip"} [twins] what becomes of rows without an id whose name a plant has
+ * @property {"import"|"replace"|"skip"} [twins] what becomes of rows without an id whose name a plant has
  * @property {Row[]} [rows]
  * @property {{already_stored: number}} [result] of a dry run of all rows; undefined
  *   until it is known
@@ -31,16 +31,22 @@
  * @property {string} fault why it is refused, or ""
  * @property {boolean} [isSame] whether its plant is there already
  * @property {Plant} [old] the other plant that has its id
- * @property {Plant[]} [twins] if it has no id, the plants that have its name
+ * @property {Plant[]} [twins] if it has no id, the plants that have its name: none if only a row above
+ *   it has it
+ * @property {boolean} [isShared] whether several plants or several rows have this name
+ * @property {{before: ?Plant, after: Plant}} [retagged] otherwise the change of the tag of its plant
  */
 
-import { fold, isTotal, MAYBE_ID, recognize, SAMPLED_ROWS } from "./columns.js";
+import { findGenus, fold, isTotal, MAYBE_ID, recognize, SAMPLED_ROWS } from "./columns.js";
 import { isEmpty } from "./csv.js";
-import { number } from "./elements.js";
+import { clean, number } from "./elements.js";
 
 /** A column that has one of these, or no usual name, is no column of ids because it has numbers. */
 const COUNTS =
   /^(qty|quantity|count|stock|pieces|price|anzahl|menge|stück|preis|quantité|prix|cantidad)/;
+
+/** A character that no text has, unless its encoding is wrong. */
+const CONTROL = /(?![\t\n\r])\p{Cc}/u;
 
 const INTEGER = /^\s*-?\d+\s*$/;
 
@@ -150,16 +156,19 @@ export function readRows(preview) {
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const { length: width } = listHeader(preview);
+  const genus = findGenus(preview);
+  const used = [...Object.values(columns), genus];
   const start = findStart(preview);
   const last = table.rows.findLastIndex((cells) => !isEmpty(cells));
   const rows = [...table.rows.entries()].flatMap(([index, cells]) => {
     if (index < start || isEmpty(cells)) return [];
-    // Blanks at the ends, also those that do not break, would make another plant of it.
-    const read = (/** @type {number} */ column) => cells[column]?.trim() ?? "";
-    const text = read(columns.id) || (preview.ids.get(index) ?? "");
-    const id = INTEGER.test(text) ? String(BigInt(text)) : text; // without zeros before it
-    const plant = { id, name: read(columns.name), tag: read(columns.tag) || undefined };
-    const used = Object.values(columns);
+    const read = (/** @type {number} */ column) => clean(cells[column]);
+    const digits = read(columns.id) || (preview.ids.get(index) ?? "");
+    const id = INTEGER.test(digits) ? String(BigInt(digits)) : digits; // without zeros before it
+    const text = read(columns.name);
+    // The name of a genus has a capital.
+    const name = /^[\p{Ll}×]/u.test(text) ? clean(`${read(genus)} ${text}`) : text;
+    const plant = { id, name, tag: read(columns.tag) || undefined };
     const wrong = table.cellFaults?.get(index);
     // A separator within a name moves what follows it into other columns.
     const isWide = preview.isHeaded && !table.sheets && !isEmpty(cells.slice(width));
@@ -167,6 +176,7 @@ export function readRows(preview) {
     const fault =
       table.faults.get(index) ||
       used.map((column) => wrong?.get(column)).find(Boolean) ||
+      (used.some((column) => CONTROL.test(cells[column] ?? "")) && "It has a control character") ||
       (isWide && "It has more cells than the first row") ||
       (isSum && hasTotal(cells, plant.name) && "It has the totals of the other rows") ||
       (id !== "" && findFault(id)) ||
@@ -215,7 +225,18 @@ export function outcomeOf({ fault, isSame, old, ...row }, { conflict, twins }) {
   if (fault) return "refused";
   if (isSame) return "the same";
   if (old) return conflict === "skip" ? "skipped" : "change";
-  return row.twins && twins === "skip" ? "skipped" : "new";
+  if (row.retagged && twins === "replace") return "change";
+  return row.twins && twins && twins !== "import" ? "skipped" : "new";
+}
+
+/**
+ * Return how a row would be stored.
+ *
+ * @param {Row} row @param {Preview} preview
+ * @returns {NonNullable<Row["retagged"]>}
+ */
+export function changeOf({ plant, old, retagged }, { twins }) {
+  return retagged && twins === "replace" ? retagged : { before: old ?? null, after: plant };
 }
 
 /** Return the rows by what becomes of them. @param {Preview} preview */
@@ -239,11 +260,10 @@ export function countOutcomes(preview) {
   };
 }
 
-/** Say what becomes of the rows. @param {Preview} preview */
-export function describeOutcomes(preview) {
-  const parts = Object.entries(countOutcomes(preview));
-  const shown = parts.filter(([outcome, many]) => many > 0 || outcome === "new");
-  return shown.map(([outcome, many]) => `${number(many)} ${outcome}`).join(", ");
+/** Say what becomes of rows. @param {Record<string, number>} counts */
+export function describe(counts) {
+  const shown = Object.entries(counts).filter(([, many]) => many > 0);
+  return shown.map(([what, many]) => `${number(many)} ${what}`).join(", ") || "no rows";
 }
 
 /** Return the scope that the undo of an import needs. @param {Preview} preview */
@@ -258,8 +278,8 @@ export function listHeader({ table, columns, isHeaded, top }) {
   const fields = Object.entries(columns ?? {});
   const nameOf = (/** @type {number} */ index) =>
     isHeaded ? first[index] : fields.find(([, column]) => column === index)?.[0];
-  // A row of CSV with more cells than its header is a fault. A sheet may have columns without names.
-  const below = listSample(rows).filter((at) => sheets && at > top);
+  // A row of CSV with more cells than its header is a fault. Other columns may have no names.
+  const below = listSample(rows).filter((at) => (sheets || !isHeaded) && at > top);
   const length = Math.max(first.length, ...below.map((at) => rows[at].length));
   return Array.from({ length }, (_, index) => nameOf(index) ?? "");
 }

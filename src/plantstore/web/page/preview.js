@@ -4,19 +4,22 @@
  *
  * @typedef {import("./plan.js").Preview} Preview
  * @typedef {import("./plan.js").Columns} Columns
+ * @typedef {import("./plan.js").Row} Row
  * @typedef {import("./client.js").Plant} Plant
  */
 
 import { make } from "./changes.js";
+import { findGenus } from "./columns.js";
 import { FILE_BYTES_MAX, isEmpty, readCsv, readPasted } from "./csv.js";
 import { Choice, Frame, open } from "./dialogs.js";
-import { countPlants, focus, Listed, number } from "./elements.js";
+import { focus, Listed, number } from "./elements.js";
 import { findByIds, findByNames } from "./existing.js";
 import { html, renew } from "./html.js";
 import { fold } from "./names.js";
 import {
+  changeOf,
   countOutcomes,
-  describeOutcomes,
+  describe,
   findScope,
   findStart,
   isOfTags,
@@ -38,14 +41,10 @@ const FIELDS = /** @type {["id"|"name"|"tag", string, string][]} */ ([
   ["tag", "Tag", "None"],
 ]);
 
-/** What becomes of rows whose id, or whose name, a plant has already. */
+/** What becomes of rows whose id a plant has already. */
 const CONFLICTS = [
   ["replace", "Update"],
   ["skip", "Skip"],
-];
-const TWINS = [
-  ["skip", "Skip"],
-  ["import", "Import as new plants"],
 ];
 
 /** How many columns can be chosen, and how many that are not used are named. */
@@ -88,15 +87,21 @@ export function openPreview(file, isPasted = false) {
 async function importPlants(preview) {
   const { dialog } = state;
   const outcomes = listOutcomes(preview);
-  const said = `Imported: ${describeOutcomes(preview)}`;
   const same = preview.result?.already_stored ?? 0;
   const rows = [...(outcomes.get("new") ?? []), ...(outcomes.get("change") ?? [])];
   const unnumbered = rows.filter(({ plant }) => plant.id === "");
-  const outcome = `imported: ${preview.file.name}`;
-  const action = makeAction(outcome, rows.length - same, findScope(preview), true);
+  /** @type {import("./client.js").Change[]} */
+  const changes = rows.map((row) => changeOf(row, preview));
+  const count = (made = changes) => {
+    const changed = made.filter(({ before }) => before).length;
+    return { new: made.length - changed - same, changed };
+  };
+  /** @type {import("./sets.js").Tell} */
+  const tell = (made) => `${describe(count(made))}: ${preview.file.name}`;
+  const action = { ...makeAction(tell, rows.length - same, findScope(preview), true), same };
   preview.result = undefined;
-  const changes = rows.map(({ plant, old = null }) => ({ before: old, after: plant }));
-  const { left, error, isStopped } = await make(changes, { ...action, same }).finally(() => {
+  preview.named.clear();
+  const { left, error, isStopped } = await make(changes, action).finally(() => {
     // If it is tried again, the plants have the same ids.
     for (const { index, plant } of unnumbered) preview.ids.set(index, plant.id);
   });
@@ -104,7 +109,10 @@ async function importPlants(preview) {
   if (isStopped || left.length > 0) return "Stopped";
   preview.isDone = true;
   change(dialog, { isDisposable: true });
-  return outcomes.has("refused") ? said : undefined;
+  const refused = outcomes.get("refused")?.length ?? 0;
+  return refused > 0
+    ? `Imported: ${describe({ ...count([...action.made.values()]), refused })}`
+    : undefined;
 }
 
 /** Change what the user has chosen. @param {Preview} preview @param {Partial<Preview>} changes */
@@ -164,7 +172,9 @@ async function check(preview, signal) {
     return check(Object.assign(preview, { columns, isGuess: false, isWrong: true }), signal);
   }
   // If all names are there, the file seems to be imported already.
-  if (valid.length > 0 && valid.every(({ twins }) => twins)) preview.twins ??= "skip";
+  if (valid.length > 0 && valid.every(({ twins, retagged }) => twins && !retagged)) {
+    preview.twins ??= "skip";
+  }
   preview.result = result;
   update();
 }
@@ -200,12 +210,16 @@ function PreviewView({ preview }) {
   const content = html`
     ${table && html`<${Choices} preview=${preview} />`}
     ${rows && html`<${Plants} preview=${preview} />`}
-    <p id="preview-said" role="status">${result ? `${idle}${describeOutcomes(preview)}` : doing}</p>
+    <p id="preview-said" role="status">${result ? `${idle}${describe(counts)}` : doing}</p>
     ${isKnown && html`<${Questions} preview=${preview} />`}
     ${rows && listNotes(preview).map((note) => html`<p class="hint">${renew(note)}</p>`)}
   `;
+  // The buttons may cover the choice that is missing.
+  const show = (/** @type {Event} */ { target }) =>
+    /** @type {Element} */ (target).scrollIntoView({ block: "center" });
   return html`
-    <${Frame} id="preview" cancel=${idle || isDone ? "Close" : "Cancel"} buttons=${buttons}>
+    <${Frame} id="preview" cancel=${idle || isDone ? "Close" : "Cancel"} buttons=${buttons}
+        oninvalidCapture=${show}>
       ${stop ? html`<progress aria-label="Import" />` : !isDone && content}
       ${(isKnown || isDone) && !stop && html`<${RefusedRows} preview=${preview} />`}
     <//>
@@ -273,10 +287,11 @@ function Plants({ preview }) {
       </th>
     `;
   };
-  const plants = (preview.rows ?? []).filter(
-    (row) => !["refused", "skipped"].includes(outcomeOf(row, preview)),
+  const counts = countOutcomes(preview);
+  const plants = (preview.rows ?? []).flatMap((row) =>
+    ["refused", "skipped"].includes(outcomeOf(row, preview)) ? [] : changeOf(row, preview).after,
   );
-  const makeRow = (/** @type {import("./plan.js").Row} */ { plant: { id, name, tag } }) => html`
+  const makeRow = (/** @type {Plant} */ { id, name, tag }) => html`
     <tr>${[id || "new", name, tag].map((text) => html`<td><bdi>${text}</bdi></td>`)}</tr>
   `;
   const makeAbove = (/** @type {number} */ at) => html`
@@ -284,7 +299,7 @@ function Plants({ preview }) {
       <td colspan=${FIELDS.length}><bdi>${describeRow(rows, at)}</bdi></td>
     </tr>
   `;
-  const more = plants.length - SHOWN_ROWS;
+  const more = counts.new + counts.change - SHOWN_ROWS;
   const above = listSample(rows).filter((at) => at < findStart(preview));
   return html`
     <div id="preview-plants" role="region" aria-label="The first plants" tabindex="0">
@@ -303,23 +318,35 @@ function Plants({ preview }) {
 function Questions({ preview }) {
   const rows = (preview.rows ?? []).filter(({ fault }) => !fault);
   const changing = rows.flatMap(({ old, plant }) => (old ? { old, plant } : []));
-  const twins = rows.flatMap(({ twins = [] }) => (twins.length > 0 ? [twins] : []));
-  const named = [...new Set(twins.flat())].map((old) => ({ old }));
-  const are = twins.length === 1 ? "is" : "are";
-  const at =
-    named.length > 1 && named.length !== twins.length ? `: ${countPlants(named.length)}` : "";
+  const there = rows.filter(({ twins = [] }) => twins.length > 0);
+  const known = there.flatMap(({ twins = [], retagged }) =>
+    twins.map((old) => ({ old, plant: retagged?.after })),
+  );
+  const named = new Map(known.map((each) => [each.old, each]));
+  const repeated = rows.filter(({ twins }) => twins?.length === 0);
+  const own = repeated.map(({ plant, index }) => ({ old: plant, index }));
+  const tell = (/** @type {number} */ many, /** @type {string} */ what) =>
+    many > 0 ? [`${number(many)} of the names ${many === 1 ? "is" : "are"} ${what}`] : [];
+  const shared = there.filter(({ isShared }) => isShared).length;
+  const except = shared > 0 ? `, except the ${number(shared)} whose name is not unique` : "";
+  const isTagged = there.some(({ retagged }) => retagged);
+  const twins = [
+    ["skip", "Skip"],
+    ...(isTagged ? [["replace", `Update their tags${except}`]] : []),
+    ["import", "Import as new plants"],
+  ];
   return [
     changing.length > 0 &&
       html`<${Question}
-        legend="${countPlants(changing.length)} ${changing.length === 1 ? "exists" : "exist"}"
+        legend="${number(changing.length)} stored ${changing.length === 1 ? "plant differs" : "plants differ"}"
         label="Plants that change" plants=${changing}
         name="conflict" options=${isOfTags(preview) ? [] : CONFLICTS} chosen=${preview.conflict ?? ""}
         pick=${(/** @type {any} */ conflict) => choose(preview, { conflict })} />`,
-    named.length > 0 &&
+    there.length + own.length > 0 &&
       html`<${Question}
-        legend="${number(twins.length)} of the names ${are} there already${at}"
-        label="Plants that have these names" plants=${named}
-        name="twins" options=${TWINS} chosen=${preview.twins ?? ""}
+        legend=${[...tell(there.length, "there already"), ...tell(own.length, "repeated")].join("; ")}
+        label="Plants and rows that have these names" plants=${[...named.values(), ...own]}
+        name="twins" options=${twins} chosen=${preview.twins ?? ""}
         pick=${(/** @type {any} */ twins) => choose(preview, { twins })} />`,
   ];
 }
@@ -327,14 +354,14 @@ function Questions({ preview }) {
 /**
  * A choice about plants, of which some are shown, and what they will be if they change.
  *
- * @param {{legend: string, label: string, plants: {old: Plant, plant?: Plant}[]}} props
- *   and those of the choice
+ * @param {{legend: string, label: string, plants: {old: Plant, plant?: Plant, index?: number}[]}}
+ *   props and those of the choice; a row that repeats a name has its index
  */
 function Question({ legend, label, plants, ...choice }) {
   const describe = (/** @type {Plant} */ { name, tag }) =>
     html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
-  const show = (/** @type {typeof plants[number]} */ { old, plant }) =>
-    html`${old.id}: ${describe(old)} ${plant && html`→ ${describe(plant)}`}`;
+  const show = (/** @type {typeof plants[number]} */ { old, plant, index }) =>
+    html`${index === undefined ? old.id : `Row ${number(index + 1)}`}: ${describe(old)} ${plant && html`→ ${describe(plant)}`}`;
   return html`
     <fieldset>
       <legend>${renew(legend)}</legend>
@@ -375,19 +402,24 @@ function isUsable(preview) {
 /** @param {Preview} preview */
 function listNotes(preview) {
   const { table, rows = [], isHeaded, top } = preview;
+  const { rows: cells } = /** @type {import("./csv.js").Table} */ (table);
   const columns = /** @type {Columns} */ (preview.columns);
-  const used = Object.values(columns);
-  const isOther = (/** @type {number} */ index) =>
-    isHeaded && !used.includes(index) && table?.rows[top][index] !== "";
+  const genus = findGenus(preview);
+  const used = [...Object.values(columns), genus];
   const header = listHeader(preview);
-  const others = header.flatMap((name, at) => (isOther(at) ? name || `Column ${at + 1}` : []));
+  const read = rows.flatMap(({ index, fault }) => (fault ? [] : index));
+  const filled = (isHeaded ? [top, ...read] : read).flatMap((index) =>
+    cells[index].flatMap((cell, at) => (cell.trim() && !used.includes(at) ? at : [])),
+  );
+  const others = [...new Set(filled)].map((at) => header[at] || `Column ${at + 1}`);
   const named = others.slice(0, NAMED_MAX).join(", ");
   const more = others.length > NAMED_MAX ? ` and ${others.length - NAMED_MAX} more` : "";
   const noUndo = explainNoUndo(findScope(preview));
   const notes = {
     [`Not used: ${named}${more}`]: others.length > 0,
-    [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. To change these plants with a file later, export them.`]:
-      rows.some(({ plant, fault }) => plant.id === "" && !fault),
+    [`The names begin with the column ${header[genus]}.`]: genus >= 0,
+    "Plants without an id get one. To change these plants with a file later, export them.":
+      rows.some((row) => row.plant.id === "" && outcomeOf(row, preview) === "new"),
     "The plants that have the numbers of the first column as ids have other names. If these are their ids, choose the column.":
       preview.isWrong === true && columns.id < 0,
     "Choose the column of the names.": !isUsable(preview),

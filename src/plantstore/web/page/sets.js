@@ -6,7 +6,8 @@
  * @typedef {import("./client.js").Plant} Plant
  * @typedef {{set: string, what: string, when: number, isPart?: boolean}} Entry of the list: what was
  *   done and when, and whether maybe not to all of the plants
- * @typedef {{outcome: string, total: number, scope?: string, isListed: boolean, set: string,
+ * @typedef {(made?: import("./client.js").Change[]) => string} Tell says what was done, or shall be
+ * @typedef {{outcome: string|Tell, total: number, scope?: string, isListed: boolean, set: string,
  *   made: Map<string, import("./client.js").Change>, same?: number}} Action in all its attempts: what
  *   becomes of how many plants, the scope that its undo needs, the name of its set, or "" if the next
  *   attempt needs a new one, the changes that were made, by their ids, and how many of them were made
@@ -82,10 +83,15 @@ export function readSets() {
   update({ sets: JSON.parse(storage?.getItem(SETS) ?? "[]") });
 }
 
-/** Return a new entry of an action. @param {Action} action @param {number} many plants @returns {Entry} */
-function makeEntry({ set, outcome }, many) {
-  const what = `${countPlants(many)} ${outcome}`.slice(0, CHARACTERS_MAX);
-  return { set, what, when: Date.now() };
+/**
+ * Return a new entry of an action.
+ *
+ * @param {Action} action @param {number} many plants @param {import("./client.js").Change[]} [made]
+ * @returns {Entry}
+ */
+function makeEntry({ set, outcome }, many, made) {
+  const what = typeof outcome === "string" ? `${countPlants(many)} ${outcome}` : outcome(made);
+  return { set, what: what.slice(0, CHARACTERS_MAX), when: Date.now() };
 }
 
 /** @param {Entry} entry */
@@ -105,7 +111,7 @@ export function isRunning() {
 }
 
 /**
- * @param {string} outcome @param {number} total @param {string} [scope]
+ * @param {string|Tell} outcome @param {number} total @param {string} [scope]
  * @returns {Action} of one plant, or of many
  */
 export function makeAction(outcome, total, scope, isListed = total > 1) {
@@ -156,7 +162,7 @@ export function finish(action, { isRecorded, isChanged }) {
   const known = explainNoUndo(scope);
   if (isRecorded || isChanged) update({ keepsChanges: isRecorded });
   const reason = explainNoUndo(scope);
-  const entry = makeEntry(action, many);
+  const entry = makeEntry(action, many, [...made.values()]);
   const isOffer = isRecorded && !reason;
   if (many === 0 && isOffer) return; // An attempt before has made it, and has an entry.
   if (isListed) put(set, isOffer ? entry : undefined);

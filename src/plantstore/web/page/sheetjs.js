@@ -12,6 +12,9 @@
 import { recognize, SAMPLED_ROWS } from "./columns.js";
 import { loadLibrary } from "./library.js";
 
+/** How many characters the columns of an export are wide: those of the ids, names and tags. */
+const WIDTHS = [12, 48, 24];
+
 /** The last row of a spreadsheet. */
 const ROWS_MAX = 1_048_576;
 
@@ -302,6 +305,7 @@ export async function makeWorkbook(rows) {
   };
   const end = { r: rows.length - 1, c: rows[0].length - 1 };
   const sheet = {
+    "!cols": WIDTHS.map((wch) => ({ wch })),
     "!data": rows.map((cells) => cells.map(toCell)),
     "!ref": utils.encode_range({ s: { r: 0, c: 0 }, e: end }),
   };

@@ -78,6 +78,9 @@ class Model:
     def doubt(self, id_: int, effect: Effect) -> None:
         """Note that a change may or may not be made."""
         self.possible[id_] = self.of(id_) | {effect(value) for value in self.of(id_)}
+        # It may store the same as a row of an import whose result is not known.
+        for _, rows in self.prefixes:
+            rows[:] = [row for row in rows if row[0] != id_]
 
     def settle(self, who: str, id_: int, fits: Callable[[Value], bool], effect: Effect) -> None:
         """Note that a change was made, or refused, as only a plant that fits explains."""

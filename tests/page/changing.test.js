@@ -307,7 +307,8 @@ test("the next plant has the focus in the field that was changed, and Enter goes
 
   await act({ tag: "Checked" }, { value: "next" });
 
-  const { View, content } = state.dialog;
+  const { View, content, back } = state.dialog;
+  assert.equal(back, '#plants [data-id="2"] a');
   const tag = findAll("input", View(content)).find(({ name }) => name === "tag");
   const primary = findAll("button", View(content)).filter((each) => each.class === "primary");
   assert.equal(tag.autofocus, true);

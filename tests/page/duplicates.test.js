@@ -59,7 +59,7 @@ async function find(plants) {
 /** Return the text of the dialog. */
 const shown = ({ View, content }) => textOf(View(content));
 
-test("of a group, the chosen plant is kept, and the others are deleted in one change set", async () => {
+test("of a group, the chosen plant is kept, with a tag if one has it, and the others are deleted in one change set", async () => {
   const dialog = await find(PLANTS);
   assert.match(
     shown(dialog),
@@ -70,6 +70,7 @@ test("of a group, the chosen plant is kept, and the others are deleted in one ch
   const said = await dialog.act({ 9: "7" }, { value: "9" });
 
   assert.deepEqual([...stored.keys()], ["3", "7", "8"]);
+  assert.equal(stored.get("7").tag, "Bed");
   assert.deepEqual([sets.size, requests], [1, ["POST changes"]]);
   assert.equal(said, "2 plants deleted. Plant 7 is kept.");
   assert.equal(state.toast.text, "2 plants merged into 7: \u2068ROSA  canina\u2069");

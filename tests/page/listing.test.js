@@ -221,6 +221,21 @@ test("a page that the service lists in parts is filled, and its links lead on fr
   );
 });
 
+test("a number that the service does not know is at least that of the plants that are seen", async () => {
+  history.replaceState({ first: 51 }, "", "?q=ab&after=7");
+  const Link = '<plants?q=ab>; rel="first", <plants?q=ab&after=9>; rel="next"';
+  const part = respondPlants([ROSA], { Link, "Total-Count": "1" });
+  answer(...Array.from({ length: 20 }, () => part.clone()));
+
+  await listing.load();
+  const { total, isExact } = state.listing;
+  answer(respondPlants([ROSA], { "Total-Count": "0" }));
+  await listing.load();
+
+  assert.deepEqual([total, isExact], [50 + 20 + 1, false]);
+  assert.deepEqual([state.listing.total, state.listing.isExact], [1, true]);
+});
+
 test("of two pages that are loading, the later one is shown", async () => {
   let release = () => {};
   answer(new Promise((resolve) => (release = resolve)), respondPlants([ROSA]));
@@ -349,11 +364,15 @@ for (const [address, many] of [
 ]) {
   test(`all plants that are found are selected unless there is another search: ${address}`, async () => {
     update({ shownQuery: new URLSearchParams("q=a"), selected: new Map() });
-    answer(respondPlants([ROSA]), respondPlants([ROSA, ABIES]), respondPlants([]));
+    const slow = Promise.withResolvers();
+    answer(respondPlants([ROSA]), slow.promise, respondPlants([]));
     history.replaceState(null, "", address);
 
     const loading = listing.load();
-    await Promise.all([loading, listing.selectFound()]);
+    const selecting = listing.selectFound();
+    await loading;
+    slow.resolve(respondPlants([ROSA, ABIES]));
+    await selecting;
 
     assert.equal(state.selected.size, many);
   });

@@ -653,6 +653,7 @@ test("the encoding must be chosen, if no character tells it", async () => {
   const before = textOf(select().children);
 
   select().onchange({ currentTarget: { value: "iso-8859-15" } });
+  assert.match(textOf(state.dialog.View(state.dialog.content)), /Reading…/);
   await checked();
 
   assert.match(before, /^Choose… .*Rùže – windows-1252 .*Růže – windows-1250 /);

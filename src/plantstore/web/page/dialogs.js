@@ -6,10 +6,11 @@
  *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
  *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string,
- *   takesFiles?: boolean, goesOn?: string, stop?: () => void, retry?: () => void}} Dialog gives way to
- *   the import of a file or of rows if it `takesFiles`, and can be used while the button `goesOn` acts;
- *   it has `stop` while what it does can be stopped, and `retry` is called if the reason of its error
- *   is gone
+ *   takesFiles?: boolean, goesOn?: string, back?: string, stop?: () => void, retry?: () => void}} Dialog
+ *   gives way to the import of a file or of rows if it `takesFiles`, and can be used while the button
+ *   `goesOn` acts; after it, the element `back` gets the focus, or else the one that had it before; it
+ *   has `stop` while what it does can be stopped, and `retry` is called if the reason of its error is
+ *   gone
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
  * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
@@ -88,6 +89,7 @@ export function leaveAddress() {
 function close(dialog) {
   if (state.dialog !== dialog) return; // It was closed before its action ended.
   update({ dialog: null });
+  if (dialog.back) focus(dialog.back);
   if (isAddressed()) leaveAddress();
 }
 

@@ -9,7 +9,7 @@ import { findAll } from "./listing.js";
 import { fold } from "./names.js";
 import { ApiError } from "./requests.js";
 import { explainNoUndo, makeAction } from "./sets.js";
-import { change, state } from "./state.js";
+import { change, may, state } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
@@ -41,9 +41,14 @@ export async function findDuplicates() {
     const all = groups[at];
     const kept = all.find(({ id }) => id === typed[value]) ?? all[0];
     const others = all.filter((plant) => plant !== kept);
-    const outcome = `merged into ${kept.id}: ${isolate(kept.name)}`;
-    const action = makeAction(outcome, others.length, "plants:create");
+    /** @type {import("./client.js").Change[]} */
     const changes = others.map((before) => ({ before, after: null }));
+    const tag = kept.tag ?? others.find((plant) => plant.tag)?.tag;
+    if (tag !== kept.tag && may("plants:update"))
+      changes.unshift({ before: kept, after: { ...kept, tag } });
+    const tell = () =>
+      `${countPlants(others.length)} merged into ${kept.id}: ${isolate(kept.name)}`;
+    const action = makeAction(tell, others.length, "plants:create", true);
     const { left, error } = await make(changes, action);
     if (error) throw error;
     const isMerged = left.length === 0;
@@ -79,6 +84,7 @@ function DuplicatesView({ groups, read, total = 0 }) {
       <p role="status">${read === undefined ? said : `${number(read)} of ${countPlants(total)} read`}</p>
       <p class="hint">${groups?.length > 0 && explainNoUndo("plants:create")}</p>
       ${groups?.slice(0, SHOWN_MAX).map((plants) => html`<${Group} key=${plants[0].id} plants=${plants} />`)}
+      <p class="hint">${many > SHOWN_MAX && `The other ${number(many - SHOWN_MAX)} follow when these are merged.`}</p>
     <//>
   `;
 }

@@ -88,23 +88,38 @@ export async function refresh() {
 }
 
 /**
+ * Return a page, also if the service lists it in parts. It may have counted fewer plants than these.
+ *
+ * @param {URLSearchParams} query @param {AbortSignal} signal
+ * @returns {Promise<import("./client.js").Listing>}
+ */
+async function listPage(query, signal) {
+  const listing = await client.list(query, PLANTS_A_PAGE, signal);
+  const { plants, links, isExact } = listing;
+  for (let parts = 1; parts < PARTS_MAX; parts += 1) {
+    const next = links.get("next");
+    const rest = PLANTS_A_PAGE - plants.length;
+    if (!next || rest <= 0) break;
+    const part = await client.list(new URLSearchParams(next), rest, signal);
+    plants.push(...part.plants);
+    const following = part.links.get("next");
+    if (following) links.set("next", following);
+    else links.delete("next");
+  }
+  const first = links.has("first") ? Number(history.state?.first) : 1;
+  if (isExact || !(first > 0)) return listing;
+  const seen = first - 1 + plants.length;
+  if (!links.has("next")) return { ...listing, total: seen, isExact: true };
+  return { ...listing, total: Math.max(listing.total, seen + 1) };
+}
+
+/**
  * Return a page. What is searched may also be an id.
  *
  * @param {URLSearchParams} query @param {AbortSignal} signal
  */
 async function find(query, signal) {
-  let listing = await client.list(query, PLANTS_A_PAGE, signal);
-  for (let parts = 1; parts < PARTS_MAX; parts += 1) {
-    const { plants, links } = listing;
-    const next = links.get("next");
-    if (!next || plants.length >= PLANTS_A_PAGE) break;
-    const rest = PLANTS_A_PAGE - plants.length;
-    const part = await client.list(new URLSearchParams(next), rest, signal);
-    const following = part.links.get("next");
-    if (following) links.set("next", following);
-    else links.delete("next");
-    listing = { ...listing, plants: [...plants, ...part.plants] };
-  }
+  const listing = await listPage(query, signal);
   const { q = "", ...others } = Object.fromEntries(select(query, PARAMETERS));
   const isFirst = Object.keys(others).every((key) => key === "sort");
   if (!isFirst || !ID.test(q.trim())) return listing;

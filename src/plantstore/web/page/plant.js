@@ -239,5 +239,6 @@ function showPlant(plant, field) {
   };
   /** @type {import("./dialogs.js").Dialog} */
   const dialog = { View: PlantView, title, content: { plant, field, key: plant.id }, act };
+  dialog.back = `#plants [data-id="${plant.id}"] a`;
   open(dialog);
 }

@@ -402,7 +402,8 @@ function isUsable(preview) {
 /** @param {Preview} preview */
 function listNotes(preview) {
   const { table, rows = [], isHeaded, top } = preview;
-  const { rows: cells } = /** @type {import("./csv.js").Table} */ (table);
+  if (!table) return []; // It is being read again.
+  const { rows: cells } = table;
   const columns = /** @type {Columns} */ (preview.columns);
   const genus = findGenus(preview);
   const used = [...Object.values(columns), genus];

@@ -11,7 +11,7 @@ const USUAL = {
     "name scientificname botanicalname latinname latin taxonname plantname taxon wissenschaftlichername " +
     `botanischername nomscientifique nombrecientífico plant pflanze ${EPITHET} nom nombre nome ` +
     "nazwa название",
-  tag: `tag ${GENUS} group category`,
+  tag: `tag ${GENUS} group category bed beet location`,
 };
 
 /** The names of columns that may have ids, or other texts. */

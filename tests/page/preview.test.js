@@ -34,7 +34,7 @@ describe("columns are suggested by their usual names, or by their order", () => 
       [0, 3, 4],
       true,
     ],
-    ["Accession Number,Botanical Name,Bed\n2024.0001,A,B1", [-1, 1, -1], true],
+    ["Accession Number,Botanical Name,Bed\n2024.0001,A,B1", [-1, 1, 2], true],
     ["Accession,Taxon\n7,A", [0, 1, -1], true],
     ["id,genus,species,scientific name\n1,A,b,A b", [0, 3, 1], true],
     ["Planted,Seen,Count,Latin\n2024-05-01,1 May 2024,7,A\n,,,", [-1, 3, -1], true],

@@ -193,7 +193,7 @@ describe("numbers and bullets in front of pasted names are left out", () => {
     ["1) Rosa\r\n 2) Abies\r\n", ["Rosa", "Abies", ""]],
     ["\u2022\tRosa\n\u2022\u00a0Abies", ["Rosa", "Abies"]],
     ["- Rosa\n\n– Abies\n* Acer", ["Rosa", "", "Abies", "Acer"]],
-    ["Plants:\n- A\n- B\n- C\n- D", ["Plants:", "A", "B", "C", "D"]],
+    ["Dear all,\n1. A\n2. B\nThanks", ["Dear all,", "A", "B", "Thanks"]],
   ];
 
   for (const [text, names] of lists) {

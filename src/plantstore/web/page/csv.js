@@ -25,9 +25,8 @@ const WRONG = "Its encoding is wrong here: a character cannot be read";
 const OPEN = "A quote is missing or wrong here";
 const BROKEN = "This file cannot be read: it is neither CSV nor a workbook (.xlsx, .xls, .ods)";
 
-/** The numbers or bullets of a list, and on which part of its lines they are at least. */
+/** The numbers or bullets of a list. No name begins so. */
 const BULLETS = /^[^\S\n]*(?:\d+[.)]|[-–—*•·▪◦])[^\S\n]+/gm;
-const BULLETS_MIN = 0.8;
 
 /** Whether a file is a PDF, or its first kilobyte has characters up to U+0008. @param {string} text */
 const isBinary = (text) => /^%PDF-|[\0-\b]/.test(text.slice(0, 1024));
@@ -76,8 +75,8 @@ export function readPasted(text) {
   const rows = [[]];
   const all = text.replace(/\r\n?/g, "\n");
   const bare = all.replace(BULLETS, "");
-  const [many, most] = [BULLETS, /^.*\S/gm].map((part) => all.match(part)?.length ?? 0);
-  const isList = many > 1 && many >= most * BULLETS_MIN && !bare.includes("\t");
+  const many = all.match(BULLETS)?.length ?? 0;
+  const isList = many > 1 && !bare.includes("\t");
   const lines = isList ? bare : all;
   const notes = isList ? ["Numbers and bullets in front of the names are left out."] : [];
   const [plain, quoted] = [/[^\t\n]*/y, /"([^"]*(?:""[^"]*)*)"(?=[\t\n]|$)/y];

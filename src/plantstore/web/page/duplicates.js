@@ -56,7 +56,11 @@ export async function findDuplicates() {
     show({});
     const next = groups[at] ?? groups.at(-1);
     focus(next ? `#duplicates [name="${next[0].id}"]` : "#duplicates menu button");
-    return isMerged ? `${countPlants(others.length)} deleted. Plant ${kept.id} is kept.` : "";
+    const lost = others.flatMap((plant) => (plant.tag && plant.tag !== tag ? plant.tag : []));
+    const gone = lost.length > 0 ? ` Their tags are gone: ${[...new Set(lost)].join(", ")}.` : "";
+    return isMerged
+      ? `${countPlants(others.length)} deleted. Plant ${kept.id} is kept.${gone}`
+      : "";
   };
   /** @type {import("./dialogs.js").Dialog} */
   const dialog = { View: DuplicatesView, title: "Find duplicates", content: {}, act };

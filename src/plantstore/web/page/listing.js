@@ -337,6 +337,8 @@ async function goBack() {
 /** Add a page to the history. It replaces the step of a dialog that is open. @param {object} place @param {string} address */
 function enterPage(place, address) {
   history[state.dialog ? "replaceState" : "pushState"](place, "", address);
+  // After the dialog, the row with the focus is shown, and not where the page before was scrolled to.
+  history.scrollRestoration = state.dialog ? "manual" : "auto";
 }
 
 function leavePage() {

@@ -160,6 +160,18 @@ def test_a_row_that_a_trigger_refuses_refuses_its_batch(path: Path) -> None:
         assert store.apply_changes([NewPlant(1, "yes")]) == [Outcome.STORED]
 
 
+def test_a_plant_without_a_key_is_left_out_of_a_search_in_order_by_name(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes([NewPlant(id_, "Rosa") for id_ in (1, 2, 3)])
+    with contextlib.closing(apsw.Connection(str(path))) as other:
+        other.execute("UPDATE plants SET name_key = NULL WHERE id = 2")
+
+    page = store.list_plants(Listing(words=("rosa",), place=Place()))
+
+    assert [plant.id for plant in page.items] == [1, 3]
+
+
 def test_a_file_in_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="No such file or directory"):
         SQLiteStore(str(tmp_path / "nowhere" / "plants.db"))

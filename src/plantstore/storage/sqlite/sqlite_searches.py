@@ -392,12 +392,14 @@ def examine_next_query(place: Place) -> str:
 def _sorted(place: Place, key: str = "name_key") -> str:
     """Return the SQL for the next ids and keys that a query of FTS5 finds, in order by name.
 
-    Plants whose key is NULL come first.
+    Plants come first for which `key` is NULL. Those without a `name_key`, which another program has
+    removed, are left out.
     """
     comparison = ">" if place.id >= ID_MIN else ">="
+    or_far = "" if key == "name_key" else "OR key IS NULL"
     return f"""
     SELECT id, {key} AS key FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
-    WHERE plant_words MATCH :match AND ((key, id) {comparison} (:key, :after) OR key IS NULL)
+    WHERE plant_words MATCH :match AND ((key, id) {comparison} (:key, :after) {or_far})
     ORDER BY key, id LIMIT :limit
 """
 

@@ -39,4 +39,5 @@ while True:
         number, new = answer.headers["Changes-After"], file.with_suffix(".new")
         new.write_text("\n".join([number, *map(json.dumps, plants.values())]))
         new.replace(file)  # the file always has a complete copy
-    time.sleep(records == [[]])
+    if records == [[]]:
+        time.sleep(1)

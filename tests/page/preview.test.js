@@ -545,6 +545,14 @@ describe("the columns that are not used are named", () => {
   }
 });
 
+test("a row without an id is new, whatever plant has the least id", async () => {
+  stored = [{ id: String(-(2 ** 63)), name: "A" }];
+
+  await open("Name\nRosa\n");
+
+  assert.match(text(), /1 new/);
+});
+
 test("the number of further plants is that of those that would be stored", async () => {
   stored = Array.from({ length: 3 }, (_, id) => ({ id: String(id), name: "A" }));
   const rows = Array.from({ length: 12 }, (_, id) => `${id},${id === 7 ? "" : "A"}\n`);

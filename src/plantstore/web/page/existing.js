@@ -14,7 +14,7 @@ import { may } from "./state.js";
 /** How many plants are compared in one request, if many differ: the service tells as many errors. */
 const COMPARED_MAX = 1000;
 
-/** The first of the ids, which no plant should have, that stand for those that the service gives later. */
+/** The first of the ids that stand for those that the service gives later. */
 const PLACEHOLDER = -(2n ** 63n);
 
 /** How many plants are listed in the time in which one is looked for by its name. */
@@ -63,8 +63,9 @@ export async function findByIds(preview, signal) {
  */
 function take(row, { error, message, plant: old }, { columns }) {
   const { id, name, tag } = row.plant;
+  if (error === CHANGED && id === "") return; // A plant has the placeholder.
   if (error !== CHANGED) row.fault = message.replace(/^`after\.(name|tag)`/, "The $1");
-  else if (!old || id === "" || !may("plants:update")) row.fault = "Another plant has this id";
+  else if (!old || !may("plants:update")) row.fault = "Another plant has this id";
   else {
     row.plant = { id, name: name || old.name, tag: columns && columns.tag >= 0 ? tag : old.tag };
     row.isSame =

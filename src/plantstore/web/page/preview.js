@@ -358,10 +358,10 @@ function Questions({ preview }) {
  *   props and those of the choice; a row that repeats a name has its index
  */
 function Question({ legend, label, plants, ...choice }) {
-  const describe = (/** @type {Plant} */ { name, tag }) =>
+  const render = (/** @type {Plant} */ { name, tag }) =>
     html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
   const show = (/** @type {typeof plants[number]} */ { old, plant, index }) =>
-    html`${index === undefined ? old.id : `Row ${number(index + 1)}`}: ${describe(old)} ${plant && html`→ ${describe(plant)}`}`;
+    html`${index === undefined ? old.id : `Row ${number(index + 1)}`}: ${render(old)} ${plant && html`→ ${render(plant)}`}`;
   return html`
     <fieldset>
       <legend>${renew(legend)}</legend>

@@ -23,11 +23,11 @@ from granian.server.embed import Server as Granian
 
 from plantstore.cli.wiring import Telemetry, make_parts, make_server, open_store_of, running
 from plantstore.errors import ClientGoneError
+from plantstore.messages import Fields, Request, Response
 from plantstore.observe import Responded
 from plantstore.server.connection import Server
 from plantstore.server.exchange import CLIENT_GONE
 from plantstore.server.http11 import render_head
-from plantstore.server.interface import Fields, Request, Response
 from plantstore.server.process import freeze_memory, raise_file_limit, set_up_memory
 from plantstore.settings import Settings
 from plantstore.telemetry.log import configure_logs

@@ -13,7 +13,7 @@ import yaml
 
 from plantstore.api.operations import OPERATIONS
 from plantstore.errors import ErrorCode
-from plantstore.server.interface import Request
+from plantstore.messages import Request
 from plantstore.tokens import SCOPES
 
 Node: TypeAlias = dict[str, Any]

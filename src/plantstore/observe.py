@@ -5,12 +5,13 @@ observer must not raise and must not block: it may be called on the event loop, 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from plantstore.changes import Result
 from plantstore.errors import ErrorCode, RequestError
+from plantstore.messages import Request
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -159,17 +160,6 @@ class Imported(Event, frozen=True):
     counts: Mapping[str, int]
 
 
-class Requested(Protocol):
-    """What observers see of a request (`plantstore.server.interface.Request`)."""
-
-    method: str
-    raw_path: str
-    route: str
-    fields: Mapping[str, str]
-    client: tuple[str, int] | None
-    scheme: str
-
-
 class Responded(Event, frozen=True, gc=False):
     """A request is answered.
 
@@ -180,7 +170,7 @@ class Responded(Event, frozen=True, gc=False):
 
     """
 
-    request: Requested
+    request: Request
     status: int
     seconds: float
 

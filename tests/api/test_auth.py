@@ -10,8 +10,8 @@ import pytest
 from plantstore.api.auth import CACHE_SECONDS, PAUSE_SECONDS, WAITING_LOOKUPS_MAX, Authenticator
 from plantstore.api.limits import RatePerToken
 from plantstore.errors import ErrorCode, RequestError
+from plantstore.messages import Request
 from plantstore.observe import RequestRefused, ignore
-from plantstore.server.interface import Request
 from plantstore.threads import Threads
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.document import NAMES, OPERATIONS, Operation

@@ -11,8 +11,8 @@ from plantstore.api.change_feed import STREAMS_MAX
 from plantstore.changes import Deletion, Replacement
 from plantstore.commit.tail import EVENTS_BYTES_MAX, SENT_BYTES_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.messages import Response
 from plantstore.plants import NewPlant, Plant
-from plantstore.server.interface import Response
 from support.events import Event, parse
 from support.world import World, assert_error
 

@@ -14,11 +14,11 @@ import pytest
 from plantstore.api.error_responses import STATUS
 from plantstore.changes import InSet
 from plantstore.errors import ErrorCode, InternalError, StoreUnavailableError
+from plantstore.messages import Application, Request, Response, pieces
 from plantstore.observe import RequestFailed, RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.server.budget import Budget
 from plantstore.server.connection import Connection, Server
-from plantstore.server.interface import Application, Request, Response, pieces
 from support.virtual_time import EVERYTHING, FakeTransport
 from support.world import VALID, World, until
 

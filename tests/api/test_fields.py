@@ -6,8 +6,8 @@ import pytest
 from plantstore.api.cors import parse_origin
 from plantstore.api.parameters import preferred
 from plantstore.errors import UsageError
+from plantstore.messages import Address, Request
 from plantstore.server.forwarded import TrustedProxies
-from plantstore.server.interface import Address, Request
 from support.document import OPERATIONS, PATHS
 from support.world import METRICS, Fields, World
 

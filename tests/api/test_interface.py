@@ -18,8 +18,8 @@ from plantstore.change_sets import UndoCounts
 from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, RowCounts, RowError
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats import FORMATS
+from plantstore.messages import Request
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
-from plantstore.server.interface import Request
 from support.attacks import WORST
 from support.document import DOCUMENT, OPERATIONS, SCHEMAS
 

@@ -11,8 +11,8 @@ import pytest
 
 from plantstore.api.static_files import COMPRESSED_BYTES_MIN, Assets, accepts_gzip, load_web
 from plantstore.errors import ErrorCode
+from plantstore.messages import Request, Response
 from plantstore.plants import NewPlant
-from plantstore.server.interface import Request, Response
 from support.world import World, assert_error
 
 ASSETS = load_web().assets

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from plantstore.errors import InternalError, RequestError
+from plantstore.messages import Request, Response
 from plantstore.server.budget import Budget
 from plantstore.server.connection import Connection, Server
 from plantstore.server.forwarded import TrustedProxies
-from plantstore.server.interface import Request, Response
 
 # The value of SO_LINGER: whether a close waits for the client to read, and how long.
 _LINGER = struct.Struct("ii")

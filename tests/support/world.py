@@ -13,10 +13,10 @@ from plantstore.api.monitoring import Renderings
 from plantstore.cli.wiring import make_parts, make_server, running
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
+from plantstore.messages import Request, Response
 from plantstore.observe import Responded
 from plantstore.plants import NewPlant
 from plantstore.server.http11 import READ_FIELDS
-from plantstore.server.interface import Request, Response
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.threads import THREADS, Threads

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError
+from plantstore.messages import Request, Response, pieces
 from plantstore.server.connection import PIECE_BYTES
-from plantstore.server.interface import Request, Response, pieces
 from support.virtual_time import EVERYTHING, GET, FakeTransport, Served, responding
 from support.wire import chunk, head
 

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.messages import Request, request_id
 from plantstore.observe import (
     CommitFailed,
     Committed,
@@ -26,8 +27,6 @@ from plantstore.observe import (
     Responded,
     Stopping,
 )
-from plantstore.request_ids import request_id
-from plantstore.server.interface import Request
 from plantstore.telemetry.log import (
     QUEUE_LINES_MAX,
     SHOWN_CHARACTERS_MAX,

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from plantstore import __version__
 from plantstore.changes import Outcome, PlantOutcome, Result
 from plantstore.errors import ErrorCode
+from plantstore.messages import Request
 from plantstore.observe import Committed, Imported, RequestRefused, Responded, Started
 from plantstore.plants import NewPlant
-from plantstore.server.interface import Request
 from plantstore.telemetry.metrics import Metrics
 
 LABELS = {

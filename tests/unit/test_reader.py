@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from plantstore.commit.fair_queue import FairQueue
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page, TagListing, TagsPage
+from plantstore.messages import Request
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.storage.feed_tables import KEPT_PAGES_MAX, LatestTags
@@ -111,15 +111,9 @@ def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
     run(store, test)
 
 
-@dataclass(frozen=True)
-class Client:
-    """A client whose connection may end."""
-
-    token: str
-    left: list[bool] = field(default_factory=list)
-
-    def is_client_gone(self) -> bool:
-        return bool(self.left)
+def client(token: str, left: list[bool] | None = None) -> Request:
+    """Return a request with a token, whose client leaves when the list is filled."""
+    return Request("GET", "/plants", token=token, is_client_gone=lambda: bool(left))
 
 
 def search(word: str) -> Listing:
@@ -131,7 +125,8 @@ def test_a_read_whose_client_has_left_is_dropped_before_it_is_made() -> None:
     threads = READS["search"].threads
 
     async def test(reader: GroupRead) -> None:
-        stayed, left = Client("a"), Client("a")
+        stayed, has_left = client("a"), list[bool]()
+        left = client("a", has_left)
         first = [
             asyncio.create_task(reader.list_plants(search(f"{number}"), stayed))
             for number in range(threads)
@@ -142,7 +137,7 @@ def test_a_read_whose_client_has_left_is_dropped_before_it_is_made() -> None:
         last = asyncio.create_task(reader.list_plants(search("z"), stayed))
         await asyncio.sleep(0)
         assert reader.waiting == threads + 502
-        left.left.append(True)
+        has_left.append(True)
         cancelled.cancel()
         store.listing.let_go.release(threads + 1)
         await asyncio.gather(*first, last)
@@ -166,7 +161,7 @@ def test_each_token_reads_in_turn_and_clients_without_one_share_a_turn() -> None
         pages = []
         for token, many in (("", 6), ("", 6), ("a", 2), ("b", 1)):
             pages += [
-                asyncio.create_task(reader.list_plants(search(token or "-"), Client(token)))
+                asyncio.create_task(reader.list_plants(search(token or "-"), client(token)))
                 for _ in range(many)
             ]
         await asyncio.sleep(0)
@@ -189,10 +184,10 @@ def test_one_owner_leaves_places_in_the_queue_to_others() -> None:
 
     async def test(reader: GroupRead) -> None:
         pages = [
-            asyncio.create_task(reader.list_plants(search("x"), Client(""))) for _ in range(10)
+            asyncio.create_task(reader.list_plants(search("x"), client(""))) for _ in range(10)
         ]
         await asyncio.sleep(0)
-        other = asyncio.create_task(reader.list_plants(search("y"), Client("a")))
+        other = asyncio.create_task(reader.list_plants(search("y"), client("a")))
         await asyncio.sleep(0)
         store.listing.let_go.release(20)
         results = await asyncio.gather(*pages, return_exceptions=True)
@@ -207,13 +202,13 @@ def test_a_turn_whose_task_is_cancelled_goes_to_the_next() -> None:
     async def test() -> None:
         queue = FairQueue(running_max=1, waiting_max=10)
         await queue.acquire(None)
-        waiting = asyncio.create_task(queue.acquire(Client("a")))
+        waiting = asyncio.create_task(queue.acquire(client("a")))
         await asyncio.sleep(0)
         queue.release()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        await queue.acquire(Client("b"))
+        await queue.acquire(client("b"))
 
     asyncio.run(asyncio.wait_for(test(), 5))
 
@@ -222,12 +217,12 @@ def test_a_caller_that_has_left_and_is_cancelled_gives_no_place_to_another() -> 
     async def test() -> None:
         queue = FairQueue(running_max=1, waiting_max=10)
         await queue.acquire(None)
-        left = Client("a")
-        waiting = asyncio.create_task(queue.acquire(left))
-        next_one = asyncio.create_task(queue.acquire(Client("b")))
-        after = asyncio.create_task(queue.acquire(Client("c")))
+        has_left = list[bool]()
+        waiting = asyncio.create_task(queue.acquire(client("a", has_left)))
+        next_one = asyncio.create_task(queue.acquire(client("b")))
+        after = asyncio.create_task(queue.acquire(client("c")))
         await asyncio.sleep(0)
-        left.left.append(True)
+        has_left.append(True)
         queue.release()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

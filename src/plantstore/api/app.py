@@ -7,8 +7,8 @@ from plantstore.api.error_responses import respond_to
 from plantstore.api.operations import OPERATIONS, Parts, Respond, Scope
 from plantstore.api.parameters import MERGE_PATCH
 from plantstore.errors import ErrorCode, QueueFullError, RequestError
+from plantstore.messages import Request, Response
 from plantstore.observe import Observer
-from plantstore.server.interface import Request, Response
 
 # Methods that change nothing, so they do not wait for a commit (RFC 9110 §9.2.1).
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -47,7 +47,7 @@ class _Resource:
 
 
 class App:
-    """The application of a server (`plantstore.server.interface.Application`)."""
+    """The application of a server (`plantstore.messages.Application`)."""
 
     def __init__(
         self, parts: Parts, *, cross_origin: CrossOrigin | None, observe: Observer

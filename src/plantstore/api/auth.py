@@ -10,8 +10,8 @@ import msgspec
 from plantstore.api.limits import RatePerToken
 from plantstore.api.parameters import json_response, read_query
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.messages import Request, Response
 from plantstore.observe import Observer, ReadFailed
-from plantstore.server.interface import Request, Response
 from plantstore.store import TokenStore
 from plantstore.threads import THREADS, Threads
 from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time

@@ -30,7 +30,7 @@ from plantstore.commit.imports import BATCH_ROWS_MAX, DRY_RUN_BYTES_MAX, DryRun
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError
-from plantstore.server.interface import Request
+from plantstore.messages import Request
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 

@@ -25,7 +25,7 @@ from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail, events_of, first_of
 from plantstore.errors import RequestError, StoreUnavailableError
 from plantstore.feed import ChangesPage, render_changes
-from plantstore.server.interface import Request, Response
+from plantstore.messages import Request, Response
 from plantstore.store import PlantStore
 
 SCOPE: Final = "changes:read"

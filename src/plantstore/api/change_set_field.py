@@ -7,7 +7,7 @@ from plantstore.change_sets import is_name
 from plantstore.changes import Change, InSet, SingleChange
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import RequestError, quoted
-from plantstore.server.interface import Request
+from plantstore.messages import Request
 from plantstore.store import PlantStore
 
 FIELD: Final = "Change-Set"

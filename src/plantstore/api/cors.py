@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from plantstore.errors import UsageError, quoted
-from plantstore.server.interface import Request, Response
+from plantstore.messages import Request, Response
 
 ANY_ORIGIN: Final = "*"
 

@@ -15,9 +15,8 @@ import msgspec
 
 from plantstore.api.parameters import json_response
 from plantstore.errors import ErrorCode, InternalError, RequestError
+from plantstore.messages import REQUEST_ID_FIELD, Request, Response, request_id
 from plantstore.observe import Observer, RequestFailed, RequestRefused
-from plantstore.request_ids import REQUEST_ID_FIELD, request_id
-from plantstore.server.interface import Request, Response
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     {

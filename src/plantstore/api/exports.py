@@ -26,9 +26,9 @@ from plantstore.errors import (
 )
 from plantstore.formats import FORMATS, Format
 from plantstore.listings import Listing, scan
+from plantstore.messages import Request, Response
 from plantstore.observe import DamagedPlantsExported, ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.server.interface import Request, Response
 from plantstore.store import Store, TellDamaged, TellNumber
 from plantstore.threads import THREADS, Threads
 

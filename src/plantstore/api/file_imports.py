@@ -45,8 +45,8 @@ from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnav
 from plantstore.formats import FORMATS, Format
 from plantstore.formats.json_lines import ChangeLinesParser
 from plantstore.formats.rows import PIECE_BYTES
+from plantstore.messages import Request, Response, pieces
 from plantstore.observe import Imported, Observer
-from plantstore.server.interface import Request, Response, pieces
 
 # A list of changes needs one of these scopes at least, and each line those of its change.
 LIST_SCOPES: Final = "plants:create plants:update plants:delete"

@@ -19,8 +19,8 @@ from plantstore.errors import (
     RequestError,
     StoreUnavailableError,
 )
+from plantstore.messages import Request, Response
 from plantstore.observe import CommitFailed, Observer
-from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 

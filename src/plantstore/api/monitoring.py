@@ -9,8 +9,8 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from plantstore.api.parameters import json_response, preferred
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
+from plantstore.messages import Request, Response
 from plantstore.observe import Observer, ReadinessChanged
-from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
 
 # How long the result of a probe, and a rendering of the metrics count as current. This

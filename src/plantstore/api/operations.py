@@ -25,7 +25,7 @@ from plantstore.api.undos import Undos
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
-from plantstore.server.interface import Request, Response
+from plantstore.messages import Request, Response
 
 
 @dataclass(frozen=True, slots=True)

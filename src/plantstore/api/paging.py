@@ -14,8 +14,8 @@ from plantstore.api.parameters import (
 )
 from plantstore.errors import quoted
 from plantstore.listings import Listing, Place, PlantsPage
+from plantstore.messages import Request
 from plantstore.plants import NewPlant
-from plantstore.server.interface import Request
 from plantstore.words import order_key, text_of, words_to_find
 
 LIMIT_DEFAULT: Final = 100

@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 
 from plantstore.errors import ErrorCode, RequestError, quoted, shorten
 from plantstore.integers import INT64_MAX, INT64_MIN, describe_not_integer, parse_int64
+from plantstore.messages import Request, Response, pieces
 from plantstore.plants import PLANT_BYTES_MAX
-from plantstore.server.interface import Request, Response, pieces
 
 MEDIA_JSON: Final = "application/json"
 

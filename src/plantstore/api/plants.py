@@ -35,6 +35,7 @@ from plantstore.changes import (
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode, IdTakenError, RequestError
+from plantstore.messages import Request, Response, pieces
 from plantstore.plants import (
     TOO_LARGE,
     NewPlant,
@@ -45,7 +46,6 @@ from plantstore.plants import (
     render_stored_plant,
     render_stored_plants,
 )
-from plantstore.server.interface import Request, Response, pieces
 
 # The media types of a patch.
 PATCHES: Final = (MERGE_PATCH, MEDIA_JSON)

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from plantstore.api.parameters import MEDIA_JSON
 from plantstore.changes import entity_tag, parse_precondition
-from plantstore.server.interface import Request, Response
+from plantstore.messages import Request, Response
 
 # The files of the page and of the API reference, and the OpenAPI document.
 _WEB: Final = resources.files("plantstore") / "web"

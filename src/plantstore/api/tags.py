@@ -9,7 +9,7 @@ from plantstore.api.parameters import invalid, json_head, json_response, parse_i
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import quoted
 from plantstore.listings import TagListing
-from plantstore.server.interface import Request, Response
+from plantstore.messages import Request, Response
 from plantstore.store import PlantStore
 from plantstore.words import order_beginning
 

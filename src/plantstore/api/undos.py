@@ -26,9 +26,9 @@ from plantstore.changes import CHANGED, Swap
 from plantstore.commit.reader import GroupRead
 from plantstore.decision import decide
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.messages import Request, Response
 from plantstore.observe import CommitFailed, Observer
 from plantstore.plants import NewPlant
-from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
 
 

@@ -5,20 +5,9 @@ Clients without a token share one queue, and the service itself has one.
 
 import asyncio
 from collections import deque
-from typing import Protocol
 
 from plantstore.errors import ClientGoneError, QueueFullError
-
-
-class Caller(Protocol):
-    """Who waits for a result."""
-
-    @property
-    def token(self) -> str:
-        """The name of its valid token; empty without one."""
-
-    def is_client_gone(self) -> bool:
-        """Return whether nobody waits any more."""
+from plantstore.messages import Request
 
 
 class FairQueue:
@@ -41,10 +30,10 @@ class FairQueue:
         self._waiting_max = waiting_max
         self._per_token_max = max(1, waiting_max * 3 // 4)
         # By token; that of the service is None. The next one to be served is the first.
-        self._places: dict[str | None, deque[tuple[asyncio.Future[None], Caller | None]]] = {}
+        self._places: dict[str | None, deque[tuple[asyncio.Future[None], Request | None]]] = {}
         self.waiting = 0
 
-    async def acquire(self, caller: Caller | None) -> None:
+    async def acquire(self, caller: Request | None) -> None:
         """Wait until the request of a caller may run. Call `release` when it has run.
 
         Args:

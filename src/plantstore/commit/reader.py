@@ -16,9 +16,10 @@ from itertools import chain
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from plantstore.commit.batcher import Batcher
-from plantstore.commit.fair_queue import Caller, FairQueue
+from plantstore.commit.fair_queue import FairQueue
 from plantstore.errors import ErrorCode, FeedError, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, PlantsPage
+from plantstore.messages import Request
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import READS, PlantStore
@@ -117,7 +118,7 @@ class GroupRead:
                 found[plant.id] = plant
         return found
 
-    async def list_plants(self, listing: Listing, caller: Caller | None = None) -> PlantsPage:
+    async def list_plants(self, listing: Listing, caller: Request | None = None) -> PlantsPage:
         """Return a page of plants, as `read` does. It sees every change confirmed before."""
         kind = "search" if listing.is_search else "list_plants"
         page: PlantsPage = await self._read(caller, kind, listing)
@@ -125,7 +126,7 @@ class GroupRead:
 
     async def read(
         self,
-        caller: Caller | None,
+        caller: Request | None,
         method: Callable[[PlantStore, *ArgumentsT], ResultT],
         *arguments: *ArgumentsT,
     ) -> ResultT:
@@ -144,7 +145,7 @@ class GroupRead:
         result: ResultT = await self._read(caller, method.__name__, *arguments)
         return result
 
-    async def _read(self, caller: Caller | None, kind: str, *arguments: object) -> Any:  # noqa: ANN401 (of the method)
+    async def _read(self, caller: Request | None, kind: str, *arguments: object) -> Any:  # noqa: ANN401 (of the method)
         queue = self._queues[kind]
         await queue.acquire(caller)
         try:

@@ -1,1 +1,1 @@
-"""The HTTP/1.1 server: its interface, the protocol, limits of clients, and processes."""
+"""The HTTP/1.1 server: the protocol, limits of clients, and processes."""

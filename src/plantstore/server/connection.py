@@ -26,6 +26,7 @@ from time import perf_counter
 from typing import Final
 
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError
+from plantstore.messages import Address, Application, Request, Response
 from plantstore.observe import Observer, Responded
 from plantstore.server import states
 from plantstore.server.budget import Budget
@@ -43,7 +44,6 @@ from plantstore.server.http11 import (
     render_chunk,
     render_head,
 )
-from plantstore.server.interface import Address, Application, Request, Response
 from plantstore.server.states import STATES, Due, RequestEvent, Responder
 
 # While more than this many bytes of a body wait for the application, the socket is not read.

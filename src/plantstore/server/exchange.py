@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from plantstore.errors import ClientGoneError, RequestError
+from plantstore.messages import Request
 from plantstore.server import states
-from plantstore.server.interface import Request
 from plantstore.server.states import RequestEvent, ResponseEvent, State
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 class Body:
-    """The pieces of a body, as `plantstore.server.interface.ArrivingBody` promises them.
+    """The pieces of a body, as `plantstore.messages.ArrivingBody` promises them.
 
     Attributes:
         held: what has arrived, and the operation has not received.

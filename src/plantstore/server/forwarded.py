@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
-from plantstore.server.interface import Address, Request
+from plantstore.messages import Address, Request
 
 # Addresses that are cached.
 _CACHED_ADDRESSES = 4096

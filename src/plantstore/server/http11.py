@@ -34,7 +34,7 @@ import httptools
 import msgspec
 
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.server.interface import Fields
+from plantstore.messages import Fields
 
 # Size of the request line and the header fields. Browsers send less than 1 KiB. The trailer
 # fields, and the framing between two pieces of a chunked body, have the same limit.
@@ -100,7 +100,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
         method: as it was sent.
         path: decoded. Invalid UTF-8 is U+FFFD, and a percent sign that encodes nothing stays.
         query: as it was sent.
-        fields: by their names, as `plantstore.server.interface.Fields` has them.
+        fields: by their names, as `plantstore.messages.Fields` has them.
         version: 1.0 or 1.1.
         raw_path: as it was sent.
         body_bytes: the length of the body; None if it is chunked.

@@ -30,6 +30,7 @@ import structlog
 from msgspec.structs import asdict
 
 from plantstore.errors import ErrorCode, StoreUnavailableError, one_line, shorten
+from plantstore.messages import known_id
 from plantstore.observe import (
     CommitFailed,
     DamagedPlantsExported,
@@ -50,7 +51,6 @@ from plantstore.observe import (
     WorkerFailed,
     migration_progress,
 )
-from plantstore.request_ids import known_id
 from plantstore.settings import terminal_takes_colors
 from plantstore.tokens import redact
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.commit.fair_queue import FairQueue
-from plantstore.commit.reader import GroupRead
+from plantstore.commit.reader import FairQueue, GroupRead
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page, TagListing, TagsPage
 from plantstore.messages import Request

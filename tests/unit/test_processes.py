@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from plantstore.commit.turnstile import Turnstile
 from plantstore.observe import Event, WorkerFailed
-from plantstore.server.process import shared_folder
+from plantstore.server.process import Turnstile, shared_folder
 from plantstore.server.supervisor import Supervisor
 from support.postgres import wait_until
 
@@ -245,7 +244,7 @@ def test_a_process_that_waits_for_its_turn_is_the_next_one(tmp_path: Path) -> No
 
 ENDLESS = """
 import pathlib, sys, threading
-from plantstore.commit.turnstile import Turnstile
+from plantstore.server.process import Turnstile
 
 with Turnstile(pathlib.Path(sys.argv[1])):
     print("taken", flush=True)

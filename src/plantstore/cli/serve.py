@@ -25,7 +25,6 @@ from plantstore.cli.opening import database_option
 from plantstore.cli.token_commands import show_new_token
 from plantstore.cli.wiring import Telemetry, open_store_of, run_process, tls_context
 from plantstore.commit.batcher import NO_TURNSTILE
-from plantstore.commit.turnstile import Turnstile
 from plantstore.errors import (
     OperationError,
     PlantStoreError,
@@ -33,7 +32,7 @@ from plantstore.errors import (
     UsageError,
     quoted,
 )
-from plantstore.server.process import raise_file_limit, set_up_memory, shared_folder
+from plantstore.server.process import Turnstile, raise_file_limit, set_up_memory, shared_folder
 from plantstore.server.serving import stop_signals
 from plantstore.server.supervisor import Supervisor
 from plantstore.settings import Settings, unknown_variables, variable_of

@@ -1,7 +1,6 @@
-"""The limits of a process, and the folder that several workers share.
+"""The limits of a process, the folder that several workers share, and their turns to write.
 
-The folder has their counts for the metrics and, on SQLite, the locks with which they take turns to
-write (`plantstore.commit.turnstile.Turnstile`).
+The folder has their counts for the metrics and, on SQLite, the locks of their turns.
 """
 
 import contextlib
@@ -16,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 _LIBC: Final = ctypes.CDLL(None)
@@ -38,6 +38,10 @@ _FOLDER_PREFIX: Final = "plantstore-workers-"
 
 # Age below which a folder without a lock is not removed: its service may be about to lock it.
 _NEW_SECONDS: Final = 60
+
+# Locks in the folder.
+_GATE: Final = "gate.lock"
+_TURN: Final = "turn.lock"
 
 # From malloc.h (https://man7.org/linux/man-pages/man3/mallopt.3.html).
 _M_ARENA_MAX: Final = -8
@@ -118,3 +122,53 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+class Turnstile:
+    """A turn to write one SQLite file, among the processes with a turnstile in the same folder.
+
+    SQLite allows one writer at a time. A process that waits for its lock polls it. Several busy
+    processes would mostly poll: the one that has just committed finds the lock free, and the others
+    wait long. So the workers of a service queue for two locks of the kernel, which wakes the next
+    one at once:
+
+        take the gate, take the turn, release the gate, commit, release the turn
+
+    At most one process has the gate, so it gets the turn next. Without the gate, the process that
+    releases the turn would take it again before the next one has woken up.
+
+    The locks decide only who is next. Other processes that write, such as `plantstore import`, take
+    no turns; SQLite's own lock keeps all of them apart. The kernel gives the turn of a process that
+    ends to the next one (flock(2)).
+
+    Enter it on one thread at a time.
+
+    Args:
+        folder: belongs to this user, and no other user can write to it. The files of the locks are
+            created there.
+
+    Raises:
+        OSError: the files cannot be opened.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._gate, self._turn = (os.open(folder / name, flags, 0o600) for name in (_GATE, _TURN))
+
+    def __enter__(self) -> None:
+        self._lock(self._gate, fcntl.LOCK_EX)
+        self._lock(self._turn, fcntl.LOCK_EX)
+        self._lock(self._gate, fcntl.LOCK_UN)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock(self._turn, fcntl.LOCK_UN)
+
+    def _lock(self, file: int, operation: int) -> None:
+        with contextlib.suppress(OSError):  # such as ENOLCK: SQLite's own lock is enough
+            fcntl.flock(file, operation)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from plantstore.api.operations import OPERATIONS
+from plantstore.api.app import OPERATIONS
 from plantstore.errors import ErrorCode
 from plantstore.messages import Request
 from plantstore.tokens import SCOPES

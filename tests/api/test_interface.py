@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from plantstore.api.app import OPERATIONS as TABLE
 from plantstore.api.auth import TokenDescription
 from plantstore.api.error_responses import STATUS
 from plantstore.api.ids import IDS_MAX, HandedOut
-from plantstore.api.operations import OPERATIONS as TABLE
 from plantstore.api.paging import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.parameters import INT32_MAX
 from plantstore.change_sets import UndoCounts

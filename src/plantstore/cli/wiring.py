@@ -15,7 +15,7 @@ from typing import Final
 
 import uvloop
 
-from plantstore.api.app import App
+from plantstore.api.app import App, Parts
 from plantstore.api.auth import Authenticator
 from plantstore.api.bulk_changes import BulkChanges
 from plantstore.api.change_feed import ChangeFeed
@@ -25,7 +25,6 @@ from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
 from plantstore.api.limits import RatePerToken
 from plantstore.api.monitoring import Measurements, Readiness, Renderings
-from plantstore.api.operations import Parts
 from plantstore.api.plants import Plants
 from plantstore.api.static_files import load_web
 from plantstore.api.undos import Undos

@@ -1,4 +1,4 @@
-"""The interface of all stores. `Store` has three protocols: plants, tokens and maintenance.
+"""The interface of all stores: plants, tokens and maintenance.
 
 The tests in tests/contract run against every store and check the promises of these docstrings.
 """
@@ -292,10 +292,11 @@ class TokenStore(Protocol):
         ...
 
 
-class Maintenance(Protocol):
-    """The operations for export, check and backup. Any thread may call any method.
+class Store(PlantStore, TokenStore, Protocol):
+    """A durable store of plants and tokens, with the operations for export, check and backup.
 
-    Every method raises StoreUnavailableError if the storage cannot be read.
+    Any thread may call any of these methods but `reindex`. They raise StoreUnavailableError if the
+    storage cannot be read.
     """
 
     def scan_plants(
@@ -347,10 +348,6 @@ class Maintenance(Protocol):
     def close(self) -> None:
         """Close all files and connections. Call no method after this one."""
         ...
-
-
-class Store(PlantStore, TokenStore, Maintenance, Protocol):
-    """A durable store of plants and tokens: one object for all three protocols."""
 
     def reindex(self, progress: Callable[[int, int], None]) -> str | None:
         """Make again what is derived from the plants: the index of words and their number.

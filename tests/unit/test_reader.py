@@ -14,7 +14,7 @@ from plantstore.messages import Request
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.storage.feed_tables import KEPT_PAGES_MAX, LatestTags
-from plantstore.store import READS, Maintenance, PlantStore, Store, TokenStore
+from plantstore.store import READS, PlantStore, Store, TokenStore
 from support.stores import OTHER_METHODS, READ_METHODS, Gate, MemoryStore, WatchedStore
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
@@ -57,7 +57,7 @@ def run(
 def test_the_tests_know_each_method_of_a_store_that_reads() -> None:
     methods = {
         name
-        for protocol in (PlantStore, TokenStore, Maintenance, Store)
+        for protocol in (PlantStore, TokenStore, Store)
         for name in vars(protocol)
         if not name.startswith("_")
     }

@@ -21,7 +21,8 @@ from granian.constants import Interfaces
 from granian.rsgi import Scope
 from granian.server.embed import Server as Granian
 
-from plantstore.cli.wiring import Telemetry, make_parts, make_server, open_store_of, running
+from plantstore.cli.serve import open_store_of
+from plantstore.cli.wiring import Telemetry, make_parts, make_server, running
 from plantstore.errors import ClientGoneError
 from plantstore.messages import Fields, Request, Response
 from plantstore.observe import Responded

@@ -21,9 +21,9 @@ import click
 
 from plantstore.api.cors import parse_origin
 from plantstore.api.limits import RatePerToken
-from plantstore.cli.opening import database_option
+from plantstore.cli.opening import database_option, open_named
 from plantstore.cli.token_commands import show_new_token
-from plantstore.cli.wiring import Telemetry, open_store_of, run_process, tls_context
+from plantstore.cli.wiring import Telemetry, run_process, tls_context
 from plantstore.commit.batcher import NO_TURNSTILE
 from plantstore.errors import (
     OperationError,
@@ -37,6 +37,7 @@ from plantstore.server.serving import stop_signals
 from plantstore.server.supervisor import Supervisor
 from plantstore.settings import Settings, unknown_variables, variable_of
 from plantstore.storage import display_url, has_one_writer, identify_files, require_files
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import set_up_sqlite
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
@@ -113,6 +114,16 @@ def run_worker() -> None:
         sys.exit(1)
     turnstile = Turnstile(shared) if shared and has_one_writer(settings.database) else NO_TURNSTILE
     run_process(settings, store, telemetry, socket.socket(fileno=listener), turnstile)
+
+
+def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:
+    """Open the store of the settings."""
+    return open_named(
+        settings.database,
+        SchemaPolicy.MIGRATE if settings.migrate else SchemaPolicy.REQUIRE,
+        standbys_min=settings.standbys_min,
+        observe=telemetry.observe,
+    )
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:

@@ -28,7 +28,6 @@ from plantstore.api.monitoring import Measurements, Readiness, Renderings
 from plantstore.api.plants import Plants
 from plantstore.api.static_files import load_web
 from plantstore.api.undos import Undos
-from plantstore.cli.opening import open_named
 from plantstore.commit.batcher import NO_TURNSTILE
 from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.commit.reader import GroupRead
@@ -42,7 +41,6 @@ from plantstore.server.process import connections_max, freeze_memory, release_me
 from plantstore.server.serving import StopSignals, serve
 from plantstore.server.supervisor import report_to_parent
 from plantstore.settings import Settings
-from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, log_events, log_responses
 from plantstore.telemetry.metrics import Metrics
@@ -259,13 +257,3 @@ def run_process(
         return parts
 
     run_service(settings, store, build, observe, listener)
-
-
-def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:
-    """Open the store of the settings."""
-    return open_named(
-        settings.database,
-        SchemaPolicy.MIGRATE if settings.migrate else SchemaPolicy.REQUIRE,
-        standbys_min=settings.standbys_min,
-        observe=telemetry.observe,
-    )

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,7 +18,6 @@ from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
 
 # The scope of an operation that needs a token, whatever its scopes are.
 ANY_SCOPE: Final = ""
-
 
 # How long a token is cached. A revocation takes effect within this time. The documentation
 # promises only twice this time.
@@ -69,7 +68,7 @@ class Authenticator:
         monotonic: a clock in seconds that never goes back.
         rate_limit: counts the uses of each token, by its name.
         observe: gets the events.
-        public_scopes: what needs no token.
+        public_read: whether `plants:read` needs no token.
         cached_max: number of tokens in the cache.
         threads: makes the threads.
 
@@ -83,7 +82,7 @@ class Authenticator:
         rate_limit: RatePerToken,
         observe: Observer,
         *,
-        public_scopes: Collection[str] = (),
+        public_read: bool = False,
         cached_max: int = CACHED_TOKENS_MAX,
         threads: Threads = THREADS,
     ) -> None:
@@ -92,7 +91,7 @@ class Authenticator:
         self._monotonic = monotonic
         self.rate_limit = rate_limit
         self._observe = observe
-        self.public_scopes = public_scopes
+        self.public_read = public_read
         self._cached_max = cached_max
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
@@ -103,9 +102,7 @@ class Authenticator:
     async def authorize(self, request: Request, scope: str, *, uses: int = 1) -> None:
         """Check that the token of a request is valid and has the scope, unless it is ANY_SCOPE.
 
-        Of several scopes, separated by spaces, one is enough.
-
-        A public scope needs no token. No body is read.
+        Of several scopes, separated by spaces, one is enough. No body is read.
 
         Args:
             request: has the token.
@@ -120,7 +117,7 @@ class Authenticator:
         try:
             record = await self.authenticate(request)
         except RequestError as error:
-            if scope not in self.public_scopes:
+            if not self._is_public(scope):
                 raise
             if error.code is ErrorCode.TOKEN_INVALID:
                 error.headers = _challenge("invalid_token", _PUBLIC)
@@ -130,8 +127,8 @@ class Authenticator:
             if (
                 scope
                 and scope not in record.scopes
-                and scope not in self.public_scopes
                 and record.scopes.isdisjoint(scope.split())
+                and not self._is_public(scope)
             ):
                 raise RequestError(
                     ErrorCode.SCOPE_MISSING,
@@ -160,6 +157,9 @@ class Authenticator:
             raise _invalid("The token is expired")
         request.token = record.name
         return record
+
+    def _is_public(self, scope: str) -> bool:
+        return self.public_read and scope == "plants:read"
 
     async def _look_up(self, token: str) -> TokenRecord:
         if not is_well_formed(token):

@@ -88,7 +88,7 @@ def make_parts(
         monotonic,
         rate_limit,
         observe,
-        public_scopes={"plants:read"} if settings.public_read else (),
+        public_read=settings.public_read,
         threads=threads,
     )
     writer = make_writer(

@@ -23,11 +23,7 @@ ANY_SCOPE: Final = ""
 # promises only twice this time.
 CACHE_SECONDS: Final = 1.0
 
-# Threads that look up tokens which were valid before, and as many for others. So nobody whose token
-# is known waits for the look-ups of tokens that somebody invents.
-LOOKUP_THREADS: Final = 1
-
-# The pause of the thread after a token that is unknown or revoked. Without it, clients with such
+# The pause of a thread after a token that is unknown or revoked. Without it, clients with such
 # tokens keep the event loop so busy that others wait.
 PAUSE_SECONDS: Final = 0.001
 
@@ -96,8 +92,9 @@ class Authenticator:
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
         self._threads = threads
-        self._threads_of_known = threads.pool(LOOKUP_THREADS, "known-tokens")
-        self._threads_of_others = threads.pool(LOOKUP_THREADS, "other-tokens")
+        # Nobody whose token is known waits for the look-ups of tokens that somebody invents.
+        self._threads_of_known = threads.pool(1, "known-tokens")
+        self._threads_of_others = threads.pool(1, "other-tokens")
 
     async def authorize(self, request: Request, scope: str, *, uses: int = 1) -> None:
         """Check that the token of a request is valid and has the scope, unless it is ANY_SCOPE.

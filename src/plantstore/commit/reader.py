@@ -11,7 +11,7 @@ once are handed over. The others wait in a fair queue, and are dropped if their 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -131,26 +131,28 @@ class GroupRead:
     ) -> None:
         self._store = store
         self._observe = observe
-        self._batchers: dict[str, list[Batcher[Any, Any]]] = {
-            kind: [
+
+        def batchers(kind: str, run: Callable[..., Sequence[Any]]) -> list[Batcher[Any, Any]]:
+            return [
                 Batcher(
-                    self._find if kind == "find_plants" else partial(self._run, kind),
+                    run,
                     self._explain,
                     name=f"{kind}-{number}",
                     waiting_max=waiting_max,
-                    batch_max=reads.batch_max,
+                    batch_max=READS[kind].batch_max,
                     threads=threads,
                 )
-                for number in range(1, reads.threads + 1)
+                for number in range(1, READS[kind].threads + 1)
             ]
-            for kind, reads in READS.items()
-        }
-        [self._lookups] = self._batchers["find_plants"]
-        self._queues = {
-            kind: FairQueue(reads.threads * reads.batch_max, waiting_max)
-            for kind, reads in READS.items()
-            if kind != "find_plants"
-        }
+
+        [self._lookups] = batchers("find_plants", self._find)
+        self._batchers: dict[str, list[Batcher[Any, Any]]] = {}
+        self._queues: dict[str, FairQueue] = {}
+        for kind, reads in READS.items():
+            if kind != "find_plants":
+                method = getattr(store, "list_plants" if kind == "search" else kind)
+                self._batchers[kind] = batchers(kind, partial(_run, method))
+                self._queues[kind] = FairQueue(reads.threads * reads.batch_max, waiting_max)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -159,14 +161,14 @@ class GroupRead:
         At the end of the block, reads that have not begun are refused, and all others are answered.
         """
         async with contextlib.AsyncExitStack() as stack:
-            for batcher in chain.from_iterable(self._batchers.values()):
+            for batcher in self._all_batchers():
                 await stack.enter_async_context(batcher.running())
             yield
 
     @property
     def waiting(self) -> int:
         """The number of reads that are not answered yet."""
-        begun = sum(each.waiting for each in chain.from_iterable(self._batchers.values()))
+        begun = sum(each.waiting for each in self._all_batchers())
         return begun + sum(each.waiting for each in self._queues.values())
 
     async def find_plant(self, id_: int) -> NewPlant | None:
@@ -178,7 +180,7 @@ class GroupRead:
                 INTERNAL if the store failed with an unexpected error.
 
         """
-        found: NewPlant | None = await self._lookups.submit((id_,))
+        found: NewPlant | None = await self._lookups.submit(id_)
         return found
 
     async def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
@@ -189,7 +191,7 @@ class GroupRead:
 
         """
         found = {}
-        for plant in await self._lookups.submit_all([(id_,) for id_ in ids]):
+        for plant in await self._lookups.submit_all(ids):
             if isinstance(plant, RequestError):
                 raise plant.again()
             if plant is not None:
@@ -232,16 +234,13 @@ class GroupRead:
         finally:
             queue.release()
 
-    def _find(self, reads: Sequence[tuple[int]]) -> list[NewPlant | None]:
-        """Return the plants with some ids."""
-        found = self._store.find_plants([id_ for [id_] in reads])
-        return [found.get(id_) for [id_] in reads]
+    def _all_batchers(self) -> Iterator[Batcher[Any, Any]]:
+        return chain([self._lookups], *self._batchers.values())
 
-    def _run(self, kind: str, reads: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return the results of reads: tuples of arguments. Equal reads share one result."""
-        method = getattr(self._store, "list_plants" if kind == "search" else kind)
-        results = {read: method(*read) for read in {*reads}}
-        return [results[read] for read in reads]
+    def _find(self, ids: Sequence[int]) -> list[NewPlant | None]:
+        """Return the plants with some ids."""
+        found = self._store.find_plants(ids)
+        return [found.get(id_) for id_ in ids]
 
     def _explain(self, error: Exception, reads: int) -> RequestError:
         if isinstance(error, FeedError):
@@ -252,3 +251,9 @@ class GroupRead:
         if isinstance(error, MemoryError):
             return RequestError(ErrorCode.OVERLOADED, "The service is out of memory for this read")
         return RequestError(ErrorCode.INTERNAL, "The plants could not be read")
+
+
+def _run(method: Callable[..., ResultT], reads: Sequence[tuple[Any, ...]]) -> list[ResultT]:
+    """Return the results of reads: tuples of arguments. Equal reads share one result."""
+    results = {read: method(*read) for read in {*reads}}
+    return [results[read] for read in reads]

@@ -261,6 +261,7 @@ class Batcher(Generic[RequestT, ResultT]):
                 results = await batch.results
             finally:
                 self._waiting_together = 0
+        # As in `run_split_if_refused`, but other requests may be run between the halves.
         if len(requests) <= 1 or not isinstance(results[0], BatchRefusedError):
             return results
         middle = len(requests) // 2

@@ -59,5 +59,3 @@ _JSON_LINES: Final = Format(
 FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {"csv": _CSV, "jsonl": _JSON_LINES, "ndjson": _JSON_LINES}
 )
-
-MEDIA_TYPES: Final = (_CSV.media_type, _JSON_LINES.media_type)

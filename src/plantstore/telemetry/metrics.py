@@ -41,7 +41,7 @@ from plantstore import __version__
 from plantstore.changes import Outcome, PlantOutcome
 from plantstore.commit.imports import RowCounts
 from plantstore.errors import ErrorCode
-from plantstore.formats import MEDIA_TYPES
+from plantstore.formats import FORMATS
 from plantstore.observe import Committed, Event, Imported, RequestRefused, Responded, ServerChanged
 
 # The upper bounds of the buckets in seconds, and the methods that are counted by name. Both are
@@ -130,7 +130,8 @@ class Metrics(Collector):
     ) -> None:
         self._changes = {outcome: (CHANGES, outcome.value) for outcome in Outcome}
         self._refused = {code: (REFUSED, code.name.lower()) for code in ErrorCode}
-        imported = product([IMPORTED], MEDIA_TYPES, RowCounts.__struct_fields__)
+        media_types = sorted({each.media_type for each in FORMATS.values()})
+        imported = product([IMPORTED], media_types, RowCounts.__struct_fields__)
         # A counter that exists from the start shows its first increase (Prometheus,
         # "Instrumentation: Avoid missing metrics").
         self._counters: dict[Series, float] = dict.fromkeys(

@@ -140,7 +140,7 @@ _GIVEN_ID: Final = re.compile(r"[\w.~+/=:@-]{1,128}", re.ASCII)
 REQUEST_ID_FIELD: Final = "X-Request-Id"
 
 
-def parse_trace_id(traceparent: str) -> str | None:
+def _parse_trace_id(traceparent: str) -> str | None:
     """Return the trace id of a `traceparent`, 32 hexadecimal digits; None if it is malformed."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None:
@@ -156,7 +156,7 @@ def known_id(fields: Mapping[str, str]) -> str | None:
     characters, and none with a special meaning in a line of a log. Otherwise it is the trace id.
     """
     given = fields.get("x-request-id", "")
-    return given if _GIVEN_ID.fullmatch(given) else parse_trace_id(fields.get("traceparent", ""))
+    return given if _GIVEN_ID.fullmatch(given) else _parse_trace_id(fields.get("traceparent", ""))
 
 
 def request_id(fields: Mapping[str, str]) -> str:

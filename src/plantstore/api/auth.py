@@ -146,7 +146,7 @@ class Authenticator:
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        token = parse_bearer(request.fields.get("authorization", ""))
+        token = _parse_bearer(request.fields.get("authorization", ""))
         until, record = self._cached.get(token, _NOT_CACHED)
         if record is None or until < self._monotonic():
             record = await self._look_up(token)
@@ -215,7 +215,7 @@ class Authenticator:
         self._cached[token] = (lookup.asked_at + CACHE_SECONDS, record)
 
 
-def parse_bearer(authorization: str) -> str:
+def _parse_bearer(authorization: str) -> str:
     """Parse `Bearer TOKEN` (RFC 6750 §2.1). The scheme is case-insensitive (RFC 9110 §11.1).
 
     Raises:

@@ -152,7 +152,7 @@ def describe_page(request: PageRequest, page: PlantsPage) -> tuple[list[NewPlant
     if request.until is not None:
         page = _cut(page, request.until, is_descending=request.listing.is_descending)
     fields = {}
-    if links := links_to_pages(request, page):
+    if links := _links_to_pages(request, page):
         fields["Link"] = links
     if page.total is not None:
         fields["Total-Count"] = str(page.total.plants)
@@ -160,7 +160,7 @@ def describe_page(request: PageRequest, page: PlantsPage) -> tuple[list[NewPlant
     return (page.items[::-1] if request.is_before else page.items), fields
 
 
-def links_to_pages(request: PageRequest, page: PlantsPage) -> str:
+def _links_to_pages(request: PageRequest, page: PlantsPage) -> str:
     """Return the Link field with the other pages of plants; empty if there are none."""
     bounds = {
         "next": _bounds_of_next(request, page),

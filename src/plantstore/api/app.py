@@ -55,7 +55,7 @@ class Parts:
 # several, separated by spaces, one is enough. It may depend on the request.
 Scope: TypeAlias = str | Callable[[Request], str] | None
 
-Respond: TypeAlias = Callable[[Request], Awaitable[Response]]
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class Operation(NamedTuple):
@@ -66,7 +66,7 @@ class Operation(NamedTuple):
         path: of its requests. Its last segment may be `{id}`.
         scope: that their token needs.
         media_types: of their bodies; empty if the operation reads no body.
-        respond: returns the function that responds.
+        handler_of: returns the function of the parts that responds.
 
     """
 
@@ -74,7 +74,7 @@ class Operation(NamedTuple):
     path: str
     scope: Scope
     media_types: tuple[str, ...]
-    respond: Callable[[Parts], Respond]
+    handler_of: Callable[[Parts], Handler]
 
 
 _ID: Final = "/plants/{id}"
@@ -128,12 +128,12 @@ class _Resource:
 
     def __init__(self, route: str) -> None:
         self.route = route
-        self.operations: dict[str, tuple[Scope, Respond]] = {}
+        self.operations: dict[str, tuple[Scope, Handler]] = {}
 
-    def add(self, method: str, scope: Scope, respond: Respond) -> None:
-        self.operations[method] = scope, respond
+    def add(self, method: str, scope: Scope, handler: Handler) -> None:
+        self.operations[method] = scope, handler
         if method == "GET":
-            self.operations["HEAD"] = scope, respond
+            self.operations["HEAD"] = scope, handler
 
     def allow(self) -> dict[str, str]:
         """Return the fields that tell what the path allows."""
@@ -152,7 +152,7 @@ class App:
         self._resources: dict[str, _Resource] = {}
         for each in OPERATIONS:
             resource = self._resources.setdefault(each.path, _Resource(each.path))
-            resource.add(each.method, each.scope, each.respond(parts))
+            resource.add(each.method, each.scope, each.handler_of(parts))
         assets = parts.web.assets
         for name, file in assets.files.items():
             path = f"/assets/{assets.digest}/{name}"
@@ -176,10 +176,10 @@ class App:
             raise RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
         operation = resource.operations.get(request.method)
         if operation is not None:
-            scope, respond = operation
+            scope, handler = operation
             if scope is not None:
                 await self._authorize(request, scope if isinstance(scope, str) else scope(request))
-            response = await respond(request)
+            response = await handler(request)
         elif request.method == "OPTIONS":
             response = Response(200, resource.allow())
         else:

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from plantstore.commit.reader import FairQueue, GroupRead
-from plantstore.errors import ClientGoneError, ErrorCode, RequestError, StoreUnavailableError
+from plantstore.errors import (
+    ClientGoneError,
+    ErrorCode,
+    QueueFullError,
+    RequestError,
+    StoreUnavailableError,
+)
 from plantstore.listings import Listing, Page, TagListing, TagsPage
 from plantstore.messages import Request
 from plantstore.observe import Event, ReadFailed
@@ -231,6 +237,29 @@ def test_a_caller_that_has_left_and_is_cancelled_gives_no_place_to_another() -> 
         after.cancel()
 
     asyncio.run(asyncio.wait_for(test(), 5))
+
+
+def test_callers_that_have_left_leave_their_places_to_others() -> None:
+    async def test(waiting: str) -> None:
+        queue = FairQueue(running_max=1, waiting_max=4)
+        await queue.acquire(None)
+        has_left = list[bool]()
+        left = [asyncio.create_task(queue.acquire(client("a", has_left))) for _ in range(3)]
+        others = [asyncio.create_task(queue.acquire(client("b")))]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError):
+            await queue.acquire(client(waiting))
+        has_left.append(True)
+        others.append(asyncio.create_task(queue.acquire(client(waiting))))
+        results = await asyncio.gather(*left, return_exceptions=True)
+        assert {type(result) for result in results} == {ClientGoneError}
+        for _ in others:
+            queue.release()
+        await asyncio.gather(*others)
+        assert queue.waiting == 0
+
+    for waiting in ("a", "c"):  # the queue of the token is full, or that of all
+        asyncio.run(asyncio.wait_for(test(waiting), 5))
 
 
 def test_pages_of_tags_are_kept_up_to_a_number() -> None:

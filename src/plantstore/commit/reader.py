@@ -78,12 +78,12 @@ class FairQueue:
             self._free -= 1
             return
         token = None if caller is None else caller.token
-        places = self._places.get(token, deque())
-        if self.waiting >= self._waiting_max or len(places) >= self._per_token_max:
-            raise QueueFullError
+        if not self._has_room(token):
+            self._drop_left()
+            if not self._has_room(token):
+                raise QueueFullError
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        places.append((place, caller))
-        self._places[token] = places
+        self._places.setdefault(token, deque()).append((place, caller))
         self.waiting += 1
         try:
             await place
@@ -101,13 +101,34 @@ class FairQueue:
             self.waiting -= 1
             if places:
                 self._places[token] = places  # behind the others
-            if place.done():
-                continue
-            if caller is None or not caller.is_client_gone():
+            if not _has_left(place, caller):
                 place.set_result(None)
                 return
-            place.set_exception(ClientGoneError())
         self._free += 1
+
+    def _has_room(self, token: str | None) -> bool:
+        is_full = self.waiting >= self._waiting_max
+        return not is_full and len(self._places.get(token, ())) < self._per_token_max
+
+    def _drop_left(self) -> None:
+        """Drop requests whose clients have left: those at the beginning of the longest queue.
+
+        To ask for each client would make a refusal expensive, and the service is overloaded.
+        """
+        token = max(self._places, key=lambda each: len(self._places[each]))
+        places = self._places[token]
+        while places and _has_left(*places[0]):
+            places.popleft()
+            self.waiting -= 1
+        if not places:
+            del self._places[token]
+
+
+def _has_left(place: asyncio.Future[None], caller: Request | None) -> bool:
+    """Return whether nobody waits for a place any more. A caller whose client has left is told."""
+    if not place.done() and caller is not None and caller.is_client_gone():
+        place.set_exception(ClientGoneError())
+    return place.done()
 
 
 class GroupRead:

@@ -59,7 +59,6 @@ def make_parts(
     metrics: Renderings,
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
-    turnstile: AbstractContextManager[object] = NO_TURNSTILE,
     make_writer: Callable[..., GroupCommit] = GroupCommit,
     make_reader: Callable[..., GroupRead] = GroupRead,
     batch_rows_max: int = BATCH_ROWS_MAX,
@@ -74,7 +73,6 @@ def make_parts(
         metrics: the functions that render the metrics.
         clock: returns seconds since 1970; tokens expire by it.
         monotonic: a clock in seconds that never goes back.
-        turnstile: what the writer enters for each transaction.
         make_writer: makes the writer, with the arguments of GroupCommit.
         make_reader: makes the reader, with the arguments of GroupRead.
         batch_rows_max: number of rows of an import in one transaction.
@@ -91,9 +89,7 @@ def make_parts(
         public_read=settings.public_read,
         threads=threads,
     )
-    writer = make_writer(
-        store, observe=observe, monotonic=monotonic, turnstile=turnstile, threads=threads
-    )
+    writer = make_writer(store, observe=observe, monotonic=monotonic, threads=threads)
     reader = make_reader(store, observe=observe, threads=threads)
     bulk = BulkChanges(
         authenticator,
@@ -249,7 +245,11 @@ def run_process(
 
     def build() -> Parts:
         parts = make_parts(
-            settings, store, observe=observe, metrics=metrics.renderings, turnstile=turnstile
+            settings,
+            store,
+            observe=observe,
+            metrics=metrics.renderings,
+            make_writer=partial(GroupCommit, turnstile=turnstile),
         )
         metrics.watch_queue("changes", lambda: parts.writer.waiting)
         metrics.watch_queue("reads", lambda: parts.reader.waiting)

@@ -48,7 +48,7 @@ def serve(
             settings,
             store,
             observe=ignore,
-            metrics={"text/plain": lambda: b""},
+            render_metrics=lambda: b"",
             make_writer=make_writer,
             make_reader=make_reader,
         )

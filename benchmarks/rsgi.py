@@ -265,14 +265,14 @@ def main(database: str, port: str) -> None:
     raise_file_limit()
     settings = Settings(database=f"sqlite:///{database}", port=int(port))
     telemetry = Telemetry(configure_logs(), settings)
-    metrics = telemetry.metrics.renderings
+    observe, render = telemetry.observe, telemetry.metrics.render
 
     async def run() -> None:
         freeze_memory()
         stopping = asyncio.Event()
         with contextlib.closing(open_store_of(settings, telemetry)) as store:
-            parts = make_parts(settings, store, observe=telemetry.observe, metrics=metrics)
-            config = make_server(settings, parts, telemetry.observe)
+            parts = make_parts(settings, store, observe=observe, render_metrics=render)
+            config = make_server(settings, parts, observe)
             async with running(parts), serving(Rsgi(config), settings.port):
                 # Afterwards, so that it takes the place of the handler of Granian.
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)

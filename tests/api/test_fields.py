@@ -9,7 +9,7 @@ from plantstore.errors import UsageError
 from plantstore.messages import Address, Request
 from plantstore.server.forwarded import TrustedProxies
 from support.document import OPERATIONS, PATHS
-from support.world import METRICS, Fields, World
+from support.world import Fields, World
 
 # Origin: pages of other origins that call the service from a browser.
 
@@ -211,7 +211,6 @@ def test_without_trusted_proxies_there_is_nothing_to_correct(
 # Accept: the media type that a client prefers (RFC 9110 §12.5.1).
 
 JSON, EVENTS = "application/json", "text/event-stream"
-TEXT, OPEN = METRICS
 
 # Java's URLConnection sends this, unless its program sets another one.
 JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
@@ -250,28 +249,3 @@ def test_the_preferred_media_type_is_that_with_the_largest_weight(
 
     assert preferred(request, (JSON, EVENTS)) == expected
     assert preferred(Request("GET", "/changes"), (JSON, EVENTS)) == JSON
-
-
-@pytest.mark.parametrize(
-    ("accept", "expected"),
-    [
-        ("application/openmetrics-text", OPEN),
-        ("application/openmetrics-text;version=1.0.0", OPEN),
-        ("application/openmetrics-text; version=1.0.0; escaping=underscores", OPEN),
-        ("application/openmetrics-text;version=0.0.1", None),
-        ("application/openmetrics-text;version=0.0.1,text/plain;version=0.0.4;q=0.1", TEXT),
-        # A range with a parameter is more specific than one without.
-        ("text/plain;q=0.1,text/plain;version=0.0.4,application/openmetrics-text;q=0.5", TEXT),
-        ("text/plain,text/plain;version=0.0.4;q=0.1,application/openmetrics-text;q=0.5", OPEN),
-        (
-            "text/plain;version=1.0.0;q=0.9,text/plain;q=0.1,application/openmetrics-text;q=0.5",
-            OPEN,
-        ),
-    ],
-)
-def test_a_range_matches_if_its_parameters_contradict_none_of_ours(
-    accept: str, expected: str | None
-) -> None:
-    request = Request("GET", "/metrics", fields={"accept": accept})
-
-    assert preferred(request, (TEXT, OPEN)) == expected

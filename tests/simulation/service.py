@@ -183,7 +183,7 @@ class Service:
             settings,
             slow,
             observe=observe,
-            metrics={"text/plain": lambda: b"metrics"},
+            render_metrics=lambda: b"metrics",
             clock=clock,
             monotonic=loop.time,
             threads=loop.threads,

@@ -9,7 +9,6 @@ from urllib.parse import unquote
 
 import httpx
 
-from plantstore.api.monitoring import Renderings
 from plantstore.cli.wiring import make_parts, make_server, running
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
@@ -32,13 +31,6 @@ ResultT = TypeVar("ResultT")
 JSON = {"Content-Type": "application/json"}
 PATCHED = {"Content-Type": "application/merge-patch+json"}
 VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
-
-
-# Fake metrics: the content of each format is only the name of the format.
-METRICS: dict[str, Callable[[], bytes]] = {
-    "text/plain; version=0.0.4; charset=utf-8": lambda: b"text",
-    "application/openmetrics-text; version=1.0.0; charset=utf-8": lambda: b"openmetrics",
-}
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -118,7 +110,7 @@ class World:
         store: Store | None = None,
         *,
         waiting_changes_max: int = 100,
-        metrics: Renderings = METRICS,
+        render_metrics: Callable[[], bytes] = lambda: b"metrics",
         threads: Threads = THREADS,
         **settings: Any,
     ) -> None:
@@ -132,7 +124,7 @@ class World:
             self.settings,
             self.store,
             observe=self.observe,
-            metrics=metrics,
+            render_metrics=render_metrics,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),

@@ -40,9 +40,7 @@ def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    media_type, *_ = metrics.renderings
-    assert media_type == "text/plain; version=0.0.4; charset=utf-8"
-    return read(metrics.renderings[media_type]().decode())
+    return read(metrics.render().decode())
 
 
 def read(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -142,15 +140,6 @@ def test_every_counter_exists_from_the_start_and_its_labels_are_lower_case_words
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", word) for _, word in before)
 
 
-def test_metrics_are_also_rendered_as_openmetrics() -> None:
-    _, media_type = Metrics().renderings
-
-    text = Metrics().renderings[media_type]()
-
-    assert media_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    assert text.endswith(b"# EOF\n")
-
-
 # A worker that counts a commit, and reports its metrics for each line that it reads.
 WORKER = """
 import sys
@@ -162,9 +151,8 @@ from plantstore.telemetry.metrics import Metrics
 metrics = Metrics(Path(sys.argv[1]), lambda: 3)
 metrics.watch_queue("changes", lambda: 5)
 metrics.observe(Committed([Outcome.STORED], 0.001))
-render, _ = metrics.renderings.values()
 for _ in sys.stdin:
-    print(render().decode() + "# EOF", flush=True)
+    print(metrics.render().decode() + "# EOF", flush=True)
 """
 
 

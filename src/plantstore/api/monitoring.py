@@ -3,10 +3,10 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, Generic, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 
-from plantstore.api.parameters import json_response, preferred
+from plantstore.api.parameters import json_response
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.messages import Request, Response
@@ -23,10 +23,8 @@ FAILURE_SECONDS: Final = 10.0
 
 _OK: Final = b'{"status":"ok"}'
 
-# Functions that render the metrics, by media type; the default media type is the first. They run
-# on another thread.
-Renderings: TypeAlias = Mapping[str, Callable[[], bytes]]
-
+# The media type of the text format of Prometheus.
+MEDIA_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 ResultT = TypeVar("ResultT")
 
@@ -114,18 +112,14 @@ class Readiness:
 
 
 class Measurements:
-    """`/metrics`: the metrics for Prometheus."""
+    """`/metrics`: the metrics for Prometheus, as `render` returns them on another thread."""
 
     def __init__(
-        self, renderings: Renderings, *, monotonic: Callable[[], float] = time.monotonic
+        self, render: Callable[[], bytes], *, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._rendered = {
-            media_type: _Shared(render, monotonic) for media_type, render in renderings.items()
-        }
+        self._rendered = _Shared(render, monotonic)
 
-    async def show(self, request: Request) -> Response:
-        """Respond with the metrics in the media type that the client prefers."""
-        media_types = [*self._rendered]
-        media_type = preferred(request, media_types) or media_types[0]
-        body = await asyncio.shield(self._rendered[media_type].get())
-        return Response(200, {"Content-Type": media_type, "Vary": "Accept"}, body)
+    async def show(self, _request: Request) -> Response:
+        """Respond with the metrics."""
+        body = await asyncio.shield(self._rendered.get())
+        return Response(200, {"Content-Type": MEDIA_METRICS}, body)

@@ -24,7 +24,7 @@ from plantstore.api.exports import Exports
 from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
 from plantstore.api.limits import RatePerToken
-from plantstore.api.monitoring import Measurements, Readiness, Renderings
+from plantstore.api.monitoring import Measurements, Readiness
 from plantstore.api.plants import Plants
 from plantstore.api.static_files import load_web
 from plantstore.api.undos import Undos
@@ -56,7 +56,7 @@ def make_parts(
     store: Store,
     *,
     observe: Observer,
-    metrics: Renderings,
+    render_metrics: Callable[[], bytes],
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
     make_writer: Callable[..., GroupCommit] = GroupCommit,
@@ -70,7 +70,7 @@ def make_parts(
         settings: of the service.
         store: has the plants and the tokens.
         observe: gets the events.
-        metrics: the functions that render the metrics.
+        render_metrics: renders the metrics, on another thread.
         clock: returns seconds since 1970; tokens expire by it.
         monotonic: a clock in seconds that never goes back.
         make_writer: makes the writer, with the arguments of GroupCommit.
@@ -130,7 +130,7 @@ def make_parts(
             monotonic=monotonic,
         ),
         readiness=Readiness(store, writer, observe=observe, monotonic=monotonic),
-        metrics=Measurements(metrics, monotonic=monotonic),
+        metrics=Measurements(render_metrics, monotonic=monotonic),
     )
 
 
@@ -248,7 +248,7 @@ def run_process(
             settings,
             store,
             observe=observe,
-            metrics=metrics.renderings,
+            render_metrics=metrics.render,
             make_writer=partial(GroupCommit, turnstile=turnstile),
         )
         metrics.watch_queue("changes", lambda: parts.writer.waiting)

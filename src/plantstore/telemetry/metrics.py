@@ -19,7 +19,6 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -32,8 +31,7 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.exposition import generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
@@ -200,16 +198,12 @@ class Metrics(Collector):
         """Include the length of a queue in the metrics."""
         self._queues[name] = depth
 
-    @property
-    def renderings(self) -> dict[str, Callable[[], bytes]]:
-        """Return a function that renders the metrics for each media type, the default one first."""
-        return {
-            CONTENT_TYPE_PLAIN_0_0_4: partial(generate_latest, self),
-            openmetrics.CONTENT_TYPE_LATEST: partial(openmetrics.generate_latest, self),
-        }
+    def render(self) -> bytes:
+        """Return the metrics in the text format of Prometheus, version 0.0.4."""
+        return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; the renderings call this."""
+        """Yield the metrics; `render` calls this."""
         counts = self._add_up()
         families = _families()
         for (name, *labels), count in {**counts.counters, **counts.gauges}.items():

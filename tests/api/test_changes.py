@@ -16,6 +16,8 @@ from plantstore.plants import NewPlant, Plant
 from support.events import Event, parse
 from support.world import World, assert_error
 
+JSON, EVENTS = "application/json", "text/event-stream"
+
 
 def numbers(world: World) -> list[int]:
     return [change.number for change in world.store.read_changes(0, 100).items]
@@ -66,7 +68,7 @@ def test_the_refusal_of_a_number_out_of_bounds_names_the_bounds(world: World, af
     assert streamed.status_code == 400
 
 
-@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("accept", [JSON, EVENTS])
 def test_a_follower_that_cannot_continue_gets_410_with_the_first_number_that_is_left(
     world: World, accept: str
 ) -> None:
@@ -82,7 +84,7 @@ def test_a_follower_that_cannot_continue_gets_410_with_the_first_number_that_is_
         assert f"first left is {number}. Export the plants again" in answer.json()["message"]
 
 
-@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+@pytest.mark.parametrize("accept", [JSON, EVENTS])
 def test_a_feed_that_is_off_says_so(world: World, accept: str) -> None:
     world.store.keep_changes(0)
 
@@ -141,7 +143,7 @@ async def streaming(
 ) -> AsyncIterator[Sent]:
     """Follow the changes while the block runs."""
     named = {name.replace("_", "-"): value for name, value in fields.items()}
-    request = world.request("GET", "/changes", accept="text/event-stream", **named)
+    request = world.request("GET", "/changes", **{"accept": EVENTS} | named)
     request.query, request.is_client_gone = query, is_gone
     response = await world.call(request)
     async with contextlib.AsyncExitStack() as stack:
@@ -149,6 +151,26 @@ async def streaming(
             await stack.enter_async_context(contextlib.aclosing(response.body))
         assert response.status == status
         yield Sent(response)
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        *((each, EVENTS) for each in (EVENTS, "Text/Event-Stream;q=0.1", f"*/*, ,{EVENTS} ;a=b")),
+        *((each, EVENTS) for each in (f"{EVENTS}, {JSON}", f"application/jso,{EVENTS},{JSON}")),
+        (f"{JSON}, {EVENTS}", JSON),  # as generated clients send it
+        (f"Application/JSON;q=0.1, {EVENTS}", JSON),
+        *((each, JSON) for each in ("", ",", "*/*", "text/*", "text/html", f"{EVENTS}x", "/;;,")),
+    ],
+)
+def test_a_stream_is_sent_if_accept_names_its_type_and_not_json_before_it(
+    world: World, accept: str, expected: str
+) -> None:
+    async def media_type() -> str:
+        async with streaming(world, accept=accept) as sent:
+            return sent.response.fields["Content-Type"].partition(";")[0]
+
+    assert world.run(media_type()) == expected
 
 
 def test_a_stream_begins_with_the_number_at_which_its_client_would_resume(world: World) -> None:

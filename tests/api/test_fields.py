@@ -4,7 +4,6 @@ import httpx
 import pytest
 
 from plantstore.api.cors import parse_origin
-from plantstore.api.parameters import preferred
 from plantstore.errors import UsageError
 from plantstore.messages import Address, Request
 from plantstore.server.forwarded import TrustedProxies
@@ -206,46 +205,3 @@ def test_without_trusted_proxies_there_is_nothing_to_correct(
     are_any: bool,  # noqa: FBT001 (pytest passes it by name)
 ) -> None:
     assert bool(TrustedProxies(trusted)) is are_any
-
-
-# Accept: the media type that a client prefers (RFC 9110 §12.5.1).
-
-JSON, EVENTS = "application/json", "text/event-stream"
-
-# Java's URLConnection sends this, unless its program sets another one.
-JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
-
-
-@pytest.mark.parametrize(
-    ("accept", "expected"),
-    [
-        # Ranges. The first of two types with one weight is preferred.
-        *((each, JSON) for each in ("*/*", "*", "application/*", f"{EVENTS}, {JSON}")),
-        *((each, EVENTS) for each in ("Text/Event-Stream", f" ,{EVENTS},, ", f"\t{EVENTS} ;;")),
-        # Weights.
-        *((each, EVENTS) for each in (f"{JSON} ; Q=0.5, {EVENTS};q=0.501", f"{JSON};q=0, */*")),
-        *((each, JSON) for each in (f"{EVENTS};q=0.3, {JSON};q=.4", f"{EVENTS};q=0, *", JAVA)),
-        # The most specific range counts, not the first one, nor that with the largest weight.
-        *((each, EVENTS) for each in (f"*/*, {JSON};q=0.1", f"{JSON};q=0.1, */*")),
-        *((each, EVENTS) for each in ("*/*, application/*;q=0.5", "application/*;q=0, */*;q=0.1")),
-        (f"text/*;q=0.1, {EVENTS};q=0.9, {JSON};q=0.5", EVENTS),
-        (f"text/*;q=0.9, {EVENTS};q=0.1, {JSON};q=0.5", JSON),
-        # Parameters that we do not have contradict nothing. A comma in quotes separates nothing.
-        *((each, EVENTS) for each in (f"{EVENTS};charset=utf-8", f"{EVENTS};a=b;q=0.5")),
-        (f'image/png;a="b,{JSON}", {EVENTS}', EVENTS),
-        (f'{EVENTS};a="b\\",{JSON}"', EVENTS),
-        # Nothing is accepted.
-        *((each, None) for each in ("", ",", "text/html", "/", "*/*;q=0", "application/jso")),
-        *((each, None) for each in ("application", "application/", "/json", "**", "*/png")),
-        # Malformed weights.
-        *((f"{JSON};q={q}", None) for q in ("", ".", "1.1", "-1", "0.1234", "1e-1", "nan")),
-        *((f"{JSON};q={q}", None) for q in ("\u0660", "0 .5", '"1"', "1;q=2")),
-    ],
-)
-def test_the_preferred_media_type_is_that_with_the_largest_weight(
-    accept: str, expected: str | None
-) -> None:
-    request = Request("GET", "/changes", fields={"accept": accept})
-
-    assert preferred(request, (JSON, EVENTS)) == expected
-    assert preferred(Request("GET", "/changes"), (JSON, EVENTS)) == JSON

@@ -141,52 +141,6 @@ def has_preference(request: Request, preference: str) -> bool:
     return False
 
 
-# A weight (RFC 9110 §12.4.2). Java's URLConnection sends `.2`.
-_WEIGHT: Final = re.compile(r"0?\.\d{1,3}|0\.?|1(?:\.0{0,3})?", re.ASCII)
-
-
-def preferred(request: Request, offered: Sequence[str]) -> str | None:
-    """Return the media type that the client prefers by its Accept field (RFC 9110 §12.5.1).
-
-    A type has the weight of the most specific range that matches it. Clients name parameters that
-    we do not have, so a range matches if it contradicts none of ours. The first of several types
-    with one weight is preferred.
-
-    Returns:
-        One of the offered types; None if the client accepts none, or its field is malformed.
-
-    """
-    elements = _ELEMENT.findall(request.fields.get("accept", "*/*"))
-    accepted = [_parse_media(element) for element in elements]
-    weights = [parameters.pop("q", "1") for _, parameters in accepted]
-    if not all(map(_WEIGHT.fullmatch, weights)):
-        return None
-
-    def weight_of(offer: str) -> float:
-        media_type, ours = _parse_media(offer)
-        ranges = (media_type, f"{media_type.partition('/')[0]}/*", "*/*")
-        matching = [
-            (len(parameters.keys() & ours.keys()) - ranges.index(each), float(weight))
-            for (each, parameters), weight in zip(accepted, weights, strict=True)
-            if each in ranges
-            and all(ours.get(name, value) == value for name, value in parameters.items())
-        ]
-        return max(matching, default=(0, 0.0))[1]
-
-    best = max(offered, key=weight_of)
-    return best if weight_of(best) else None
-
-
-def _parse_media(text: str) -> tuple[str, dict[str, str]]:
-    """Return a media type, or a range of them, with its parameters."""
-    media_type, *parameters = (each.strip() for each in text.split(";"))
-    pairs = (each.partition("=") for each in parameters)
-    return (
-        media_type.lower() if media_type != "*" else "*/*",  # as Java's URLConnection sends it
-        {name.strip().lower(): value.strip() for name, _, value in pairs},
-    )
-
-
 INT32_MAX: Final = 2**31 - 1
 
 # A query with more parameters is refused before it is parsed.

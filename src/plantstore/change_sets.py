@@ -18,8 +18,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from plantstore.changes import Outcome, PlantOutcome, Result, Swap
-from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
+from plantstore.changes import Outcome, PlantOutcome, Result, Swap, error_of
+from plantstore.errors import BatchRefusedError, RequestError
 from plantstore.plants import Plant
 
 # Ids of plants that the response to an undo lists. All of them are counted.
@@ -53,12 +53,6 @@ class SetPage(NamedTuple):
 
     changes: list[SetChange]
     total: int
-
-
-def set_closed() -> RequestError:
-    """Return the error of a change whose set is closed."""
-    message = "The change set is closed, because somebody undoes it"
-    return RequestError(ErrorCode.SET_CLOSED, message)
 
 
 class UndoCounts(msgspec.Struct):
@@ -136,14 +130,14 @@ def settle(
     """
     for swap, outcome in zip(swaps, outcomes, strict=True):
         match outcome:
-            case Outcome.SET_CLOSED:
-                raise set_closed()
             case PlantOutcome() | Outcome.TOO_LARGE | BatchRefusedError():
                 counts.kept += 1
                 if len(counts.kept_ids) < KEPT_IDS_MAX:
                     counts.kept_ids.append(swap.id)
             case RequestError():
                 raise outcome.again()
+            case _ if error := error_of(outcome, swap.id):
+                raise error
             case _ if swap.after is None:
                 counts.deleted += 1
             case _ if swap.before is None:

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from plantstore.errors import ErrorCode, RequestError
-from plantstore.plants import NewPlant, Plant, PlantPatch
+from plantstore.errors import ErrorCode, IdTakenError, RequestError
+from plantstore.plants import TOO_LARGE, NewPlant, Plant, PlantPatch
 
 # Number of hexadecimal digits of the hash in an entity tag: 128 bits.
 _DIGITS: Final = 32
@@ -264,6 +264,37 @@ class PlantOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 Result: TypeAlias = Outcome | PlantOutcome
+
+
+def error_of(outcome: Outcome, id_: int) -> RequestError | None:
+    """Return the error of a change of the plant with this id; None if the change is made.
+
+    A false condition has none here: its message depends on the plant (PlantOutcome).
+    """
+    match outcome:
+        case Outcome.ID_TAKEN:
+            return IdTakenError(id_)
+        case Outcome.NO_SUCH_PLANT:
+            return no_such_plant(id_)
+        case Outcome.TOO_LARGE:
+            return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
+        case Outcome.SET_CLOSED:
+            message = "The change set is closed, because somebody undoes it"
+            return RequestError(ErrorCode.SET_CLOSED, message)
+        case (
+            Outcome.STORED
+            | Outcome.ALREADY_STORED
+            | Outcome.REPLACED
+            | Outcome.DELETED
+            | Outcome.PRECONDITION_FAILED
+        ):
+            return None
+
+
+def no_such_plant(id_: int) -> RequestError:
+    """Return the error of a request for a plant that is not stored."""
+    return RequestError(ErrorCode.NO_SUCH_PLANT, f"No plant is stored under the id {id_}")
+
 
 # The outcomes of changes that a store has made.
 CHANGED: Final = frozenset({Outcome.STORED, Outcome.REPLACED, Outcome.DELETED})

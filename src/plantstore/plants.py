@@ -199,8 +199,7 @@ def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
     integer = parse_id(id_)
     check_storable(name, tag)
     plant = NewPlant(integer, name, tag)
-    if is_too_large(plant):
-        raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
+    check_size(plant)
     return plant
 
 
@@ -233,6 +232,17 @@ def is_too_large(plant: NewPlant) -> bool:
     """Return whether a plant has more than PLANT_BYTES_MAX bytes as JSON."""
     characters = len(plant.name) + len(plant.tag or "")
     return characters > _UNMEASURED_CHARACTERS_MAX and len(_encode(plant)) > PLANT_BYTES_MAX
+
+
+def check_size(plant: NewPlant) -> None:
+    """Check that a plant is not too large.
+
+    Raises:
+        RequestError: BODY_TOO_LARGE.
+
+    """
+    if is_too_large(plant):
+        raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
 
 
 def render_plant(plant: NewPlant | Plant) -> bytes:

@@ -17,19 +17,19 @@ from plantstore.api.parameters import (
     read_query,
     read_record,
 )
-from plantstore.change_sets import set_closed
 from plantstore.changes import (
     Conditional,
     Deletion,
     Outcome,
     Patch,
-    PlantOutcome,
     Precondition,
     Replacement,
     SingleChange,
     UnconditionalChange,
     Upsert,
     entity_tag,
+    error_of,
+    no_such_plant,
     parse_precondition,
 )
 from plantstore.commit.reader import GroupRead
@@ -37,7 +37,6 @@ from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode, IdTakenError, RequestError
 from plantstore.messages import Request, Response, pieces
 from plantstore.plants import (
-    TOO_LARGE,
     NewPlant,
     parse_new_plant,
     parse_patch,
@@ -84,7 +83,7 @@ class Plants:
         id_, precondition = _parse_target(request)
         plant = await self._reader.find_plant(id_)
         if plant is None:
-            raise _no_such_plant(id_)
+            raise no_such_plant(id_)
         etag = entity_tag(plant.name, plant.tag)
         if precondition is not None and not precondition.matches(etag):
             raise _condition_is_false(id_, etag)
@@ -114,7 +113,7 @@ class Plants:
         patch = parse_patch(await read_record(request, PATCHES))
         plant = await self._make(request, Patch(id_, patch), precondition)
         if plant is None:
-            raise _no_such_plant(id_)
+            raise no_such_plant(id_)
         fields = {"ETag": entity_tag(plant.name, plant.tag)}
         return json_response(render_plant(plant), fields | await recorded(request, self._reader))
 
@@ -145,15 +144,9 @@ class Plants:
         if precondition is not None and not isinstance(change, NewPlant):
             single = Conditional(change, precondition)
         result = await self._writer.submit(in_set(request, single))
-        if result is Outcome.ID_TAKEN:
-            raise IdTakenError(change.id)
-        if result is Outcome.SET_CLOSED:
-            raise set_closed()
-        if result is Outcome.NO_SUCH_PLANT:
-            raise _no_such_plant(change.id)
-        if result is Outcome.TOO_LARGE:
-            raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
-        if not isinstance(result, PlantOutcome):
+        if isinstance(result, Outcome):
+            if error := error_of(result, change.id):
+                raise error
             return None
         plant = result.plant
         if result.outcome is Outcome.PRECONDITION_FAILED:
@@ -200,7 +193,3 @@ def _condition_is_false(id_: int, etag: str | None, *, is_excluded: bool = False
     message = f"The condition is false: {found}"
     fields = None if etag is None else {"ETag": etag}
     return RequestError(ErrorCode.PRECONDITION_FAILED, message, fields)
-
-
-def _no_such_plant(id_: int) -> RequestError:
-    return RequestError(ErrorCode.NO_SUCH_PLANT, f"No plant is stored under the id {id_}")

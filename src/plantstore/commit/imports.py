@@ -13,12 +13,20 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from plantstore.change_sets import set_closed
-from plantstore.changes import Change, Outcome, PlantOutcome, Result, SingleChange, Swap, Upsert
+from plantstore.changes import (
+    Change,
+    Outcome,
+    PlantOutcome,
+    Result,
+    SingleChange,
+    Swap,
+    Upsert,
+    error_of,
+)
 from plantstore.decision import decide
-from plantstore.errors import BatchRefusedError, ErrorCode, IdTakenError, RequestError
+from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats.rows import Item, RowParser, Rows
-from plantstore.plants import TOO_LARGE, NewPlant, render_stored_plant
+from plantstore.plants import NewPlant, render_stored_plant
 
 # Rows of one transaction. With a quarter as many, each row takes 1.5 times as long. Rows that
 # keep what is stored read as many plants, so this also bounds the memory.
@@ -243,11 +251,11 @@ class Import:
             rows.first_lines, rows.last_lines, rows.items, rows.texts, strict=True
         ):
             outcome = None if item is None else next(of_valid)
-            if outcome in counted:
+            error = None if outcome in counted else self._error_of(item, outcome, text)
+            if error is None:
                 continue
             if self._rejected + len(errors) >= self._errors_max:
                 break
-            error = self._error_of(item, outcome, text)
             last_line = last if last > line else None
             listed = RowError(line, error.code, error.message, last_line)
             if isinstance(outcome, PlantOutcome):
@@ -257,20 +265,16 @@ class Import:
 
     def _error_of(
         self, item: Item | None, outcome: Result | RequestError | None, text: str | bytes
-    ) -> RequestError:
-        if item is None:
+    ) -> RequestError | None:
+        if item is None or outcome is None:
             return self._parser.explain(text)
-        if outcome is Outcome.TOO_LARGE:
-            return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
-        if outcome is Outcome.SET_CLOSED:
-            return set_closed()
         if isinstance(outcome, PlantOutcome):
             expects_none = isinstance(item, Swap) and item.before is None
             other = "a plant" if expects_none else "another plant"
             found = "no plant" if outcome.plant is None else other
             message = f"`before` is not what is stored: {found} has the id {item.id}"
             return RequestError(ErrorCode.PRECONDITION_FAILED, message)
-        return outcome if isinstance(outcome, RequestError) else IdTakenError(item.id)
+        return outcome if isinstance(outcome, RequestError) else error_of(outcome, item.id)
 
     def _show(self, error: RowError, plant: NewPlant | None) -> RowError:
         """Return the error with the plant that has the id, if it may be shown."""

@@ -14,11 +14,10 @@ from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats.rows import Item, RowParser, Rows, is_utf8
 from plantstore.plants import (
     PLANT_BYTES_MAX,
-    TOO_LARGE,
     NewPlant,
     Plant,
+    check_size,
     check_storable,
-    is_too_large,
     parse_id,
     parse_row,
     parse_rows_fast,
@@ -162,8 +161,7 @@ def parse_swap(line: bytes) -> Swap:
         check_storable(before.name, before.tag, "before.")
     if after is not None:
         check_storable(after.name, after.tag, "after.")
-        if is_too_large(NewPlant(id_, after.name, after.tag)):
-            raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
+        check_size(NewPlant(id_, after.name, after.tag))
     return Swap(id_, before, after)
 
 

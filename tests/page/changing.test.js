@@ -252,6 +252,15 @@ test("a change is sent again in its set if its response was lost, and can be und
   assert.equal(await undo(), "Undone:");
 });
 
+test("a change that somebody else has made before is saved, and offers no undo", async () => {
+  const { act } = await open(ABIES);
+  serve([{ ...ABIES, name: "Mine" }]);
+
+  await act({ name: "Mine" }, SAVE);
+
+  assert.deepEqual([state.toast.text, state.toast.action], ["Saved:", undefined]);
+});
+
 test("a plant without a name is not stored, nor is a name removed", async () => {
   const requests = answer();
   addPlants();

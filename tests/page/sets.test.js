@@ -86,8 +86,9 @@ test("one of the list is chosen and undone, also in another tab, and then it is 
   );
 });
 
-test("an entry is short, and remains if the next attempt finds all made", async () => {
+test("an entry is short, and remains if an attempt was interrupted and the next one makes nothing", async () => {
   const action = makeAction(`now have the tag ${"x".repeat(16_000)}`, 100, "plants:update");
+  await assert.rejects(attempt(action, () => Promise.reject(new Error("interrupted"))));
   await attempt(action, async () => {});
 
   finish(action, { isRecorded: true, isChanged: false });

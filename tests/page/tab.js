@@ -134,7 +134,7 @@ export function serve(plants, interfere = () => null) {
     if (plant) stored.set(id, { id, ...plant });
     else stored.delete(id);
   };
-  const fieldsOf = (set) => (sets.has(set) ? { "Change-Set": set } : {});
+  const fieldsOf = (set) => (set && service.keepsChanges ? { "Change-Set": set } : {});
 
   /** Make a list of changes, until its client leaves. */
   function change(text, set, request) {

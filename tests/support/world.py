@@ -115,11 +115,11 @@ class World:
         **settings: Any,
     ) -> None:
         self.store = WatchedStore(MemoryStore() if store is None else store)
-        self.store.keep_changes(7)
         self.now = 1000.0
         self.events: list[Observed] = []
         self.answers: list[Responded] = []
         self.settings = Settings(**settings)
+        self.store.keep_changes(self.settings.changes_keep)
         self.parts = make_parts(
             self.settings,
             self.store,

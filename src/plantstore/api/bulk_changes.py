@@ -23,8 +23,8 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.change_set_field import recorded
 from plantstore.api.limits import ConcurrencyLimit
+from plantstore.api.parameters import CHANGE_SET
 from plantstore.changes import CHANGED, AllInSet, Result, SingleChange
 from plantstore.commit.imports import BATCH_ROWS_MAX, DRY_RUN_BYTES_MAX, DryRun
 from plantstore.commit.reader import GroupRead
@@ -120,6 +120,7 @@ class BulkChanges:
         authenticator: knows the tokens.
         writer: makes the changes.
         reader: reads the numbers of the feed, and what dry runs need.
+        keeps_changes: whether the changes of a set are recorded.
         patience_seconds: how long a request waits for the rate of its token.
         release_memory: is called on the thread when the last request has ended.
         batch_rows_max: maximum number of changes in one transaction.
@@ -136,6 +137,7 @@ class BulkChanges:
         writer: GroupCommit,
         reader: GroupRead,
         *,
+        keeps_changes: bool,
         patience_seconds: float,
         release_memory: Callable[[], None] = lambda: None,
         batch_rows_max: int = BATCH_ROWS_MAX,
@@ -144,6 +146,7 @@ class BulkChanges:
         self._authenticator = authenticator
         self._writer = writer
         self._reader = reader
+        self._keeps_changes = keeps_changes
         self._patience_seconds = patience_seconds
         # Batches of half the rate can be stored beside other uses of the token.
         burst_max = authenticator.rate_limit.burst_max
@@ -187,9 +190,9 @@ class BulkChanges:
         finally:
             # A request that is cancelled again does not wait for its last step.
             job.last_step.add_done_callback(partial(self._leave, job, on_end))
-        numbers = (("Changes-Before", before), ("Changes-After", after))
-        fields = {name: str(number) for name, number in numbers if number is not None}
-        return fields if job.set_name is None else fields | await recorded(request, self._reader)
+        set_name = job.set_name if self._keeps_changes else None
+        fields = (("Changes-Before", before), ("Changes-After", after), (CHANGE_SET, set_name))
+        return {name: str(value) for name, value in fields if value is not None}
 
     def _leave(
         self, job: Job, on_end: Callable[[], None], last_step: "asyncio.Future[None]"

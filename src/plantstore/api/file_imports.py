@@ -20,7 +20,6 @@ import msgspec
 
 from plantstore.api.auth import Authenticator
 from plantstore.api.bulk_changes import BulkChanges, Job, Step
-from plantstore.api.change_set_field import set_of
 from plantstore.api.parameters import (
     has_preference,
     invalid,
@@ -29,6 +28,7 @@ from plantstore.api.parameters import (
     parse_flag,
     read_query,
     require_no_coding,
+    set_of,
     unsupported,
 )
 from plantstore.changes import Swap

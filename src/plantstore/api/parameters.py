@@ -6,12 +6,16 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 from urllib.parse import parse_qsl
 
+from plantstore.change_sets import is_name
 from plantstore.errors import ErrorCode, RequestError, quoted, shorten
 from plantstore.integers import INT64_MAX, INT64_MIN, describe_not_integer, parse_int64
 from plantstore.messages import Request, Response, pieces
 from plantstore.plants import PLANT_BYTES_MAX
 
 MEDIA_JSON: Final = "application/json"
+
+# The field of a request that changes plants, and of its response: the name of a change set.
+CHANGE_SET: Final = "Change-Set"
 
 # The media type of a merge patch (RFC 7396 §4).
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -219,6 +223,36 @@ def parse_flag(parameters: dict[str, str], name: str) -> bool:
     if text not in _FLAGS:
         raise invalid(f"`{name}` must be true or false, got {quoted(text)}")
     return _FLAGS[text]
+
+
+def set_of(request: Request) -> str | None:
+    """Return the name of the set in which a request makes its changes; None if there is none.
+
+    Raises:
+        RequestError: INVALID_PARAMETER, if it is malformed.
+
+    """
+    name = request.fields.get("change-set")
+    return None if name is None else parse_set_name(CHANGE_SET, name)
+
+
+def parse_set_name(what: str, text: str) -> str:
+    """Return the name of a set.
+
+    Args:
+        what: the parameter or the field, for the message.
+        text: the name.
+
+    Raises:
+        RequestError: INVALID_PARAMETER, if it is malformed.
+
+    """
+    if not is_name(text):
+        message = (
+            f"`{what}` must be 16 to 64 of the characters A-Z a-z 0-9 - _ . and not {quoted(text)}"
+        )
+        raise invalid(message)
+    return text
 
 
 def invalid(message: str) -> RequestError:

@@ -6,9 +6,9 @@ Conditions of changes are evaluated in the transaction of the change, by `plants
 from http import HTTPStatus
 from typing import Final
 
-from plantstore.api.change_set_field import in_set, recorded
 from plantstore.api.paging import describe_page, read_page_request
 from plantstore.api.parameters import (
+    CHANGE_SET,
     MEDIA_JSON,
     MERGE_PATCH,
     json_head,
@@ -16,10 +16,12 @@ from plantstore.api.parameters import (
     parse_integer,
     read_query,
     read_record,
+    set_of,
 )
 from plantstore.changes import (
     Conditional,
     Deletion,
+    InSet,
     Outcome,
     Patch,
     Precondition,
@@ -51,11 +53,19 @@ PATCHES: Final = (MERGE_PATCH, MEDIA_JSON)
 
 
 class Plants:
-    """The operations of `/plants` and `/plants/{id}`."""
+    """The operations of `/plants` and `/plants/{id}`.
 
-    def __init__(self, writer: GroupCommit, reader: GroupRead) -> None:
+    Args:
+        writer: makes the changes.
+        reader: reads plants.
+        keeps_changes: whether the changes of a set are recorded.
+
+    """
+
+    def __init__(self, writer: GroupCommit, reader: GroupRead, *, keeps_changes: bool) -> None:
         self._writer = writer
         self._reader = reader
+        self._keeps_changes = keeps_changes
 
     async def create(self, request: Request) -> Response:
         """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
@@ -63,7 +73,7 @@ class Plants:
         plant = parse_new_plant(await read_record(request))
         if "change-set" in request.fields:
             await self._make(request, plant, None)
-            return json_response(render_plant(plant), await recorded(request, self._reader))
+            return json_response(render_plant(plant), self._set_of(request))
         if await self._writer.submit(plant) is Outcome.ID_TAKEN:
             raise IdTakenError(plant.id)
         return json_response(render_plant(plant))
@@ -98,14 +108,13 @@ class Plants:
         """
         id_, precondition = _parse_target(request)
         plant = parse_plant(await read_record(request))
-        fields = {"ETag": entity_tag(plant.name, plant.tag)}
+        fields = {"ETag": entity_tag(plant.name, plant.tag)} | self._set_of(request)
         if _creates(request):
             upsert = Upsert(NewPlant(id_, plant.name, plant.tag))
             await self._make(request, upsert, precondition)
-            fields |= await recorded(request, self._reader)
             return json_response(render_plant(plant), fields, HTTPStatus.CREATED.value)
         await self._make(request, Replacement(id_, plant), precondition)
-        return json_response(render_plant(plant), fields | await recorded(request, self._reader))
+        return json_response(render_plant(plant), fields)
 
     async def patch(self, request: Request) -> Response:
         """Change members of the plant with this id: 200 once the plant is on disk."""
@@ -114,8 +123,8 @@ class Plants:
         plant = await self._make(request, Patch(id_, patch), precondition)
         if plant is None:
             raise no_such_plant(id_)
-        fields = {"ETag": entity_tag(plant.name, plant.tag)}
-        return json_response(render_plant(plant), fields | await recorded(request, self._reader))
+        fields = {"ETag": entity_tag(plant.name, plant.tag)} | self._set_of(request)
+        return json_response(render_plant(plant), fields)
 
     async def delete(self, request: Request) -> Response:
         """Delete the plant with this id: 204 once the deletion is on disk."""
@@ -124,8 +133,12 @@ class Plants:
         async for _ in pieces(request.body):
             pass
         await self._make(request, Deletion(id_), precondition)
-        fields = await recorded(request, self._reader)
-        return Response(HTTPStatus.NO_CONTENT.value, fields)
+        return Response(HTTPStatus.NO_CONTENT.value, self._set_of(request))
+
+    def _set_of(self, request: Request) -> dict[str, str]:
+        """Return the field of a response that names the set of the change."""
+        name = set_of(request) if self._keeps_changes else None
+        return {} if name is None else {CHANGE_SET: name}
 
     async def _make(
         self,
@@ -137,13 +150,15 @@ class Plants:
 
         Raises:
             RequestError: ID_TAKEN, NO_SUCH_PLANT, BODY_TOO_LARGE, PRECONDITION_FAILED or
-                SET_CLOSED; or as `in_set` or `GroupCommit.submit` does.
+                SET_CLOSED; INVALID_PARAMETER, if the name of its set is malformed; or
+                as `GroupCommit.submit` does.
 
         """
         single: SingleChange = change
         if precondition is not None and not isinstance(change, NewPlant):
             single = Conditional(change, precondition)
-        result = await self._writer.submit(in_set(request, single))
+        name = set_of(request)
+        result = await self._writer.submit(single if name is None else InSet(single, name))
         if isinstance(result, Outcome):
             if error := error_of(result, change.id):
                 raise error

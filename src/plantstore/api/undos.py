@@ -13,13 +13,15 @@ from operator import not_
 import msgspec
 
 from plantstore.api.bulk_changes import BulkChanges, Job, Step
-from plantstore.api.change_set_field import FIELD, parse_set_name, set_of
 from plantstore.api.parameters import (
+    CHANGE_SET,
     invalid,
     json_response,
     parse_flag,
+    parse_set_name,
     read_query,
     require_empty,
+    set_of,
 )
 from plantstore.change_sets import SetPage, SetPosition, UndoCounts, Walk, settle
 from plantstore.changes import CHANGED, Swap
@@ -64,7 +66,7 @@ class Undos:
         is_dry_run = parse_flag(parameters, "dry-run")
         in_set = set_of(request)
         if in_set == name:
-            raise invalid(f"{FIELD} must be another set than the one that is undone")
+            raise invalid(f"{CHANGE_SET} must be another set than the one that is undone")
         await require_empty(request, "name the set in the query, as ?set=NAME")
         counts = UndoCounts()
         job = Job(request, set_name=None if is_dry_run else in_set)

@@ -91,10 +91,12 @@ def make_parts(
     )
     writer = make_writer(store, observe=observe, monotonic=monotonic, threads=threads)
     reader = make_reader(store, observe=observe, threads=threads)
+    keeps_changes = settings.changes_keep > 0
     bulk = BulkChanges(
         authenticator,
         writer,
         reader,
+        keeps_changes=keeps_changes,
         patience_seconds=settings.request_seconds,
         release_memory=release_memory,
         batch_rows_max=batch_rows_max,
@@ -104,7 +106,7 @@ def make_parts(
         authenticator=authenticator,
         writer=writer,
         reader=reader,
-        plants=Plants(writer, reader),
+        plants=Plants(writer, reader, keeps_changes=keeps_changes),
         web=load_web(is_public=settings.public_read),
         ids=Ids(store, observe=observe, threads=threads),
         bulk=bulk,

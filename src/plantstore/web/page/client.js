@@ -94,7 +94,7 @@ class Client {
    *
    * @param {Change[]} changes
    * @param {{isDry?: boolean, set?: string, signal?: AbortSignal}} options the name of the change set
-   * @returns {Promise<{result: ChangesResult, isRecorded: boolean}>} and whether the set can be undone
+   * @returns {Promise<{result: ChangesResult, isRecorded: boolean}>} and whether changes are kept
    */
   async change(changes, { isDry, set, signal }) {
     const bare = (/** @type {?Plant} */ plant) => plant && { name: plant.name, tag: plant.tag };

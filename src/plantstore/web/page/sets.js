@@ -8,10 +8,10 @@
  *   done and when, and whether maybe not to all of the plants
  * @typedef {(made?: import("./client.js").Change[]) => string} Tell says what was done, or shall be
  * @typedef {{outcome: string|Tell, total: number, scope?: string, isListed: boolean, set: string,
- *   made: Map<string, import("./client.js").Change>, same?: number}} Action in all its attempts: what
- *   becomes of how many plants, the scope that its undo needs, the name of its set, or "" if the next
- *   attempt needs a new one, the changes that were made, by their ids, and how many of them were made
- *   before
+ *   mayHaveChanges: boolean, made: Map<string, import("./client.js").Change>, same?: number}} Action
+ *   in all its attempts: what becomes of how many plants, the scope that its undo needs, the name of its
+ *   set, or "" if the next attempt needs a new one, whether the set may have changes, the changes that
+ *   were made, by their ids, and how many of them were made before
  */
 
 import { client } from "./client.js";
@@ -115,7 +115,7 @@ export function isRunning() {
  * @returns {Action} of one plant, or of many
  */
 export function makeAction(outcome, total, scope, isListed = total > 1) {
-  return { outcome, total, scope, isListed, set: "", made: new Map() };
+  return { outcome, total, scope, isListed, set: "", mayHaveChanges: false, made: new Map() };
 }
 
 /**
@@ -127,7 +127,7 @@ export function makeAction(outcome, total, scope, isListed = total > 1) {
  */
 export async function attempt(action, make, signal) {
   const isOpen = action.isListed ? isListed(action.set) : action.set !== "";
-  if (!isOpen) Object.assign(action, { set: makeName(), made: new Map() });
+  if (!isOpen) Object.assign(action, { set: makeName(), mayHaveChanges: false, made: new Map() });
   const { set } = action;
   const entry = { ...makeEntry(action, action.total), isPart: true };
   running.add(set);
@@ -135,6 +135,7 @@ export async function attempt(action, make, signal) {
   try {
     return await make();
   } catch (error) {
+    action.mayHaveChanges = true; // The response may be lost.
     const text = `${signal?.aborted ? "Stopped" : "Interrupted"}: ${describe(entry)}`;
     if (isListed(set)) offer(text, entry);
     else if (action.isListed) say(text);
@@ -153,18 +154,19 @@ function isListed(set) {
  * Say what an action has changed, and offer to undo it.
  *
  * @param {Action} action
- * @param {{isRecorded: boolean, isChanged: boolean}} outcome whether the service can undo it, and
- *   whether anything was changed
+ * @param {{isRecorded: boolean, isChanged: boolean}} outcome whether the service keeps changes, and
+ *   whether it made some now
  */
 export function finish(action, { isRecorded, isChanged }) {
   const { set, scope, isListed, made, same } = action;
   const many = made.size - (same ?? 0);
   const known = explainNoUndo(scope);
   if (isRecorded || isChanged) update({ keepsChanges: isRecorded });
+  action.mayHaveChanges ||= isChanged;
   const reason = explainNoUndo(scope);
   const entry = makeEntry(action, many, [...made.values()]);
-  const isOffer = isRecorded && !reason;
-  if (many === 0 && isOffer) return; // An attempt before has made it, and has an entry.
+  const isOffer = isRecorded && action.mayHaveChanges && !reason;
+  if (many === 0 && isOffer) return; // It has an entry since an attempt before.
   if (isListed) put(set, isOffer ? entry : undefined);
   if (many === 0) return;
   const [only] = made.size === 1 && same === undefined ? made.values() : [];

@@ -85,7 +85,6 @@ class Job:
         set_name: the set of its changes; None if they are in none.
         dry_run: decides its changes if it is a dry run.
         outcomes_have_plants: whether they have stored plants.
-        prepaid_uses: uses of the token that were counted before its first step: the request.
         has_made: whether changes of it were made.
         is_over: whether no further step may be made.
         last_step: the last step that was begun. It is done when the step is made and counted.
@@ -97,7 +96,6 @@ class Job:
     set_name: str | None = None
     dry_run: DryRun | None = None
     outcomes_have_plants: bool = False
-    prepaid_uses: int = 1
     has_made: bool = False
     is_over: bool = False
     last_step: "asyncio.Future[None]" = field(default_factory=_finished)
@@ -213,11 +211,14 @@ class BulkChanges:
 
     async def _make_all(self, job: Job, steps: AsyncGenerator[Step]) -> None:
         """Make each step while the next one is read."""
+        prepaid_uses = 1  # the request was counted as a use of the token
         try:
             async with contextlib.aclosing(steps):
                 async for step in steps:
                     await asyncio.shield(job.last_step)
-                    job.last_step = asyncio.ensure_future(self._make(job, step))
+                    made = self._make(job, step, step.uses - prepaid_uses)
+                    job.last_step = asyncio.ensure_future(made)
+                    prepaid_uses = 0
             await asyncio.shield(job.last_step)
         finally:
             # After an error, a step that waits for others is not made. One that the writer has got
@@ -225,15 +226,16 @@ class BulkChanges:
             job.is_over = True
             await asyncio.wait([job.last_step])
 
-    async def _make(self, job: Job, step: Step) -> None:
+    async def _make(self, job: Job, step: Step, uses: int) -> None:
         """Make the changes of a step, and count them once they are on disk.
+
+        `uses` are the uses of the token that were not counted before.
 
         Raises:
             RequestError: the token was revoked, or used too often; or the changes are not made.
 
         """
         changes = step.changes
-        uses, job.prepaid_uses = step.uses - job.prepaid_uses, 0
         await self._spend(job, uses)
         await self.admit(job.request, job.scopes)
         async with self._making:

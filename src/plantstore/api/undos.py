@@ -7,8 +7,6 @@ token, so an undo that is sent again goes on where it was.
 
 from collections.abc import AsyncGenerator
 from functools import partial
-from itertools import compress
-from operator import not_
 
 import msgspec
 
@@ -130,7 +128,10 @@ def _settle_made(
 ) -> list[Swap]:
     """Count the swaps that change nothing now, or all in a dry run; return the others."""
     outcomes, _ = decide(swaps, stored)
-    are_left = [outcome in CHANGED and not is_dry_run for outcome in outcomes]
-    are_settled = [*map(not_, are_left)]
-    settle(counts, [*compress(swaps, are_settled)], [*compress(outcomes, are_settled)])
-    return [*compress(swaps, are_left)]
+    left: list[Swap] = []
+    for swap, outcome in zip(swaps, outcomes, strict=True):
+        if outcome in CHANGED and not is_dry_run:
+            left.append(swap)
+        else:
+            settle(counts, [swap], [outcome])
+    return left

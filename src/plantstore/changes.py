@@ -41,7 +41,12 @@ def entity_tag(name: str, tag: str | None) -> str:
     U+0000.
     """
     text = name if tag is None else f"{name}\0{tag}"
-    return f'"{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"'
+    return hashed_tag(text.encode())
+
+
+def hashed_tag(content: bytes) -> str:
+    """Return the strong entity tag of any content, in the form that conditions know."""
+    return f'"{hashlib.sha256(content).hexdigest()[:_DIGITS]}"'
 
 
 class Precondition(msgspec.Struct, frozen=True, gc=False):

@@ -20,7 +20,7 @@ from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
 from plantstore.api.parameters import MEDIA_JSON
-from plantstore.changes import entity_tag, parse_precondition
+from plantstore.changes import hashed_tag, parse_precondition
 from plantstore.messages import Request, Response
 
 # The files of the page and of the API reference, and the OpenAPI document.
@@ -149,8 +149,7 @@ class Page:
 
     def __init__(self, document: bytes, assets: Assets, policy: str) -> None:
         self._content = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
-        # As if it were the name of a plant, so that conditions compare it as those of plants.
-        self._etag = entity_tag(self._content.decode(), None)
+        self._etag = hashed_tag(self._content)
         self._fields = {
             "Content-Type": _MEDIA_TYPES["html"],
             "Cache-Control": "no-cache",

@@ -148,13 +148,17 @@ class Exports:
                 raise
             raise InternalError from None  # the server cuts the response off, and logs no more
         finally:
-            try:
-                if inspect.getgeneratorstate(pieces) != inspect.GEN_CLOSED:  # it has a snapshot
-                    await self._in_thread(pieces.close)
-            except (Exception, asyncio.CancelledError):  # noqa: BLE001 (no thread at a stop)
-                pieces.close()
-            finally:
-                self.limit.release(token)
+            await self._end(pieces, token)
+
+    async def _end(self, pieces: Generator[bytes, None, None], token: str) -> None:
+        """Close the pieces, and then make room for another export."""
+        try:
+            if inspect.getgeneratorstate(pieces) != inspect.GEN_CLOSED:  # it has a snapshot
+                await self._in_thread(pieces.close)
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 (no thread at a stop)
+            pieces.close()
+        finally:
+            self.limit.release(token)
 
     async def _next_of(
         self, pieces: Generator[bytes, None, None], request: Request, ends_at: float

@@ -62,10 +62,10 @@ TIDY_SOON_SECONDS: Final = 1.0
 
 
 # Takes the number of the last change in a snapshot, or None if the feed is off.
-TellNumber: TypeAlias = Callable[[int | None], object]
+OnNumber: TypeAlias = Callable[[int | None], object]
 
 # Takes the number of damaged plants in the next list.
-TellDamaged: TypeAlias = Callable[[int], object]
+OnDamaged: TypeAlias = Callable[[int], object]
 
 
 class Remedy(Enum):
@@ -302,13 +302,13 @@ class Store(PlantStore, TokenStore, Protocol):
     def scan_plants(
         self,
         listing: Listing = EVERYTHING,
-        tell_number: TellNumber | None = None,
-        tell_damaged: TellDamaged | None = None,
+        on_number: OnNumber | None = None,
+        on_damaged: OnDamaged | None = None,
     ) -> Generator[list[NewPlant], None, None]:
         """Yield the plants of one snapshot in order, in at least one list of limited length.
 
-        The limit of the listing does not matter. `tell_number` is called before the first list.
-        `tell_damaged` may be called before each: only SQLite has checksums of its plants.
+        The limit of the listing does not matter. `on_number` is called before the first list.
+        `on_damaged` may be called before each: only SQLite has checksums of its plants.
 
         Close the generator if you stop early: an open snapshot may take space on disk.
         """

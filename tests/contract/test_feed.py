@@ -186,7 +186,7 @@ def test_whoever_waits_for_changes_notices_a_commit(store: Store) -> None:
 def test_a_scan_tells_the_number_of_its_snapshot(store: Store) -> None:
     store.apply_changes([NewPlant(1, "a")])
     numbers: list[int | None] = []
-    scan = store.scan_plants(tell_number=numbers.append)
+    scan = store.scan_plants(on_number=numbers.append)
     plants = {plant.id: plant for plant in next(scan)}
     store.apply_changes([NewPlant(2, "b"), Deletion(1)])
 
@@ -196,7 +196,7 @@ def test_a_scan_tells_the_number_of_its_snapshot(store: Store) -> None:
     assert number is not None
     assert Copy(plants, number).follow(store).plants == plants_of(store)
     store.keep_changes(0)
-    list(store.scan_plants(tell_number=numbers.append))
+    list(store.scan_plants(on_number=numbers.append))
     assert numbers[1:] == [None]
 
 

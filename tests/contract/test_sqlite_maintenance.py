@@ -94,7 +94,7 @@ def test_a_flipped_bit_in_a_name_is_found_and_no_reindex_hides_it(path: Path, bi
             copied = store.back_up(str(path.with_name("copy.db")), lambda *_: None)
             assert copied.remedy is Remedy.RESTORE
             assert store.reindex(lambda *_: None) == said
-        for plants in store.scan_plants(tell_damaged=numbers.append):
+        for plants in store.scan_plants(on_damaged=numbers.append):
             assert plants
         store.apply_changes([Replacement(3, Plant("Zea")), Deletion(7_000)])
         assert store.check().remedy is not Remedy.RESTORE

@@ -81,7 +81,7 @@ _STOPPING: Final = RequestError(
 
 
 def respond_to(error: BaseException, request: Request, observe: Observer) -> Response:
-    """Return the response to a request that failed with an error, and tell the observer."""
+    """Return the response to a request that failed with an error, and report it to the observer."""
     match error:
         case RequestError():
             refusal = error

@@ -29,7 +29,7 @@ from plantstore.listings import Listing, scan
 from plantstore.messages import Request, Response
 from plantstore.observe import DamagedPlantsExported, ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import Store, TellDamaged, TellNumber
+from plantstore.store import OnDamaged, OnNumber, Store
 from plantstore.threads import THREADS, Threads
 
 SCOPE: Final = "plants:read"
@@ -118,7 +118,7 @@ class Exports:
             self._observe(ReadFailed(error, 1))
 
     async def _read(
-        self, request: Request, form: Format, listing: Listing, tell: TellNumber
+        self, request: Request, form: Format, listing: Listing, on_number: OnNumber
     ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a file of plants. The first item is empty.
 
@@ -129,7 +129,7 @@ class Exports:
         self.limit.acquire(token)
         ends_at = self._monotonic() + EXPORT_SECONDS_MAX
         damaged: list[int] = []
-        pieces = _pieces(self._store, form, listing, tell, damaged.append)
+        pieces = _pieces(self._store, form, listing, on_number, damaged.append)
         try:
             piece, is_last = await self._next_of(pieces, request, ends_at)
             has_begun = True
@@ -185,7 +185,7 @@ def _join_next(pieces: Generator[bytes, None, None]) -> tuple[bytes, bool]:
 
 
 def _pieces(
-    store: Store, form: Format, listing: Listing, tell: TellNumber, tell_damaged: TellDamaged
+    store: Store, form: Format, listing: Listing, on_number: OnNumber, on_damaged: OnDamaged
 ) -> Generator[bytes, None, None]:
     """Yield the bytes of a file of plants. A piece is empty if a page has no plants.
 
@@ -199,7 +199,7 @@ def _pieces(
         raise RequestError(ErrorCode.OVERLOADED, message)
     if form is FORMATS["csv"] and not listing.tag and not listing.is_untagged:
         yield from _refuse_empty_tags(store, form, listing)
-    with contextlib.closing(store.scan_plants(listing, tell, tell_damaged)) as pages:
+    with contextlib.closing(store.scan_plants(listing, on_number, on_damaged)) as pages:
         yield form.head
         for plants in pages:
             yield _render(form, plants)

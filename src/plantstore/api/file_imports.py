@@ -67,7 +67,7 @@ class FileImports:
         authenticator: knows the tokens.
         bulk: makes changes.
         patience_seconds: how long a client may send nothing.
-        observe: is told of each import.
+        observe: gets each import.
         monotonic: a clock in seconds that is never set back.
 
     """

@@ -39,7 +39,7 @@ class Undos:
         bulk: makes the changes.
         reader: reads sets and plants.
         store: its `close_set` is called by a thread.
-        observe: is told of a set that could not be closed.
+        observe: gets the failure of a set that could not be closed.
 
     """
 

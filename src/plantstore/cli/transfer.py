@@ -269,7 +269,7 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
     form = format_of(Path("plants.jsonl") if file == _STANDARD_STREAM else file, file_format)
     damaged = 0
 
-    def tell_damaged(plants: int) -> None:
+    def on_damaged(plants: int) -> None:
         nonlocal damaged
         damaged += plants
 
@@ -277,7 +277,7 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
         contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
         _writing(file, database, force=force) as target,
         progress("Exporting") as report,
-        contextlib.closing(store.scan_plants(tell_damaged=tell_damaged)) as pages,
+        contextlib.closing(store.scan_plants(on_damaged=on_damaged)) as pages,
     ):
         total = store.count_plants()
         exported = 0

@@ -58,8 +58,8 @@ WAKE_SECONDS: Final = 0.5
 # How long the thread waits at once. It is also how long it takes to notice that it must end.
 WAIT_SECONDS: Final = 0.25
 
-# After so many waits, the thread reads even if it was told of no change. A notification may be lost
-# with its connection, and a new primary may lack changes that the old one had.
+# After so many waits, the thread reads even without a notification. It may be lost with its
+# connection, and a new primary may lack changes that the old one had.
 WAITS_MAX: Final = 20
 
 # The pause after a fault of the store.

@@ -28,7 +28,7 @@ _ADDRESS_CHARACTERS_MAX = 64
 
 
 class TrustedProxies:
-    """Proxies that tell the address and the scheme of their clients.
+    """Proxies that report the address and the scheme of their clients.
 
     Args:
         networks: addresses and networks, such as 10.0.0.7 and 10.0.0.0/24.

@@ -69,7 +69,7 @@ SHOWN_CHARACTERS_MAX: Final = 1024
 
 # The refusals that are logged: they indicate load, an attack, or a limit that is too low. The
 # others are mistakes of clients, and the response explains them.
-_TOLD_REFUSALS: Final = frozenset(
+_LOGGED_REFUSALS: Final = frozenset(
     {
         ErrorCode.TOKEN_INVALID,
         ErrorCode.RATE_EXCEEDED,
@@ -106,54 +106,54 @@ class _Bursts:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         # When the last line of each kind was written, and how many followed that were not.
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self._written: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def tell(self, line: str, kind: str = "", **what: object) -> None:
+    def write(self, line: str, kind: str = "", **what: object) -> None:
         """Write a line, or count it if one of its kind was written within QUIET_SECONDS."""
         key, now = (line, kind), self._monotonic()
         with self._lock:
-            told_at, more = self._told.get(key, (-math.inf, 0))
-            is_due = now - told_at >= QUIET_SECONDS
-            if is_due and len(self._told) >= _KINDS_MAX:
-                self._told.clear()
-            self._told[key] = (now, 0) if is_due else (told_at, more + 1)
+            written_at, more = self._written.get(key, (-math.inf, 0))
+            is_due = now - written_at >= QUIET_SECONDS
+            if is_due and len(self._written) >= _KINDS_MAX:
+                self._written.clear()
+            self._written[key] = (now, 0) if is_due else (written_at, more + 1)
         if is_due:
             self._write(line, **what, **({"more": more} if more else {}))
 
-    def tell_error(self, line: str, error: BaseException, **what: object) -> None:
+    def write_error(self, line: str, error: BaseException, **what: object) -> None:
         """Write or count a line with the reason or, for an unexpected error, its traceback."""
         if isinstance(error, StoreUnavailableError):
-            self.tell(line, error.explanation, **what, reason=error.explanation)
+            self.write(line, error.explanation, **what, reason=error.explanation)
         else:
-            self.tell(line, repr(type(error)), **what, exc_info=error)
+            self.write(line, repr(type(error)), **what, exc_info=error)
 
 
 def log_events(monotonic: Callable[[], float] = time.monotonic) -> Observer:
     """Return an observer that writes a line for each event, or for a burst of equal events."""
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
-    return partial(_tell, log, _Bursts(log.error, monotonic), _Bursts(log.warning, monotonic))
+    return partial(_log_event, log, _Bursts(log.error, monotonic), _Bursts(log.warning, monotonic))
 
 
-def _tell(
+def _log_event(
     log: structlog.typing.FilteringBoundLogger, failures: _Bursts, refusals: _Bursts, event: Event
 ) -> None:
     match event:
-        case RequestRefused(code=code, client=client) if code in _TOLD_REFUSALS:
+        case RequestRefused(code=code, client=client) if code in _LOGGED_REFUSALS:
             what = {"client": _shown(client[0])} if client else {}
-            refusals.tell("refused", code.name, reason=code.name.lower(), **what)
+            refusals.write("refused", code.name, reason=code.name.lower(), **what)
         case ExportCutOff(error=refusal):
-            refusals.tell("export cut off", refusal.code.name, reason=refusal.message)
+            refusals.write("export cut off", refusal.code.name, reason=refusal.message)
         case CommitFailed(error=error, changes=changes):
-            failures.tell_error("commit failed", error, changes=changes)
+            failures.write_error("commit failed", error, changes=changes)
         case ReadFailed(error=error, reads=reads):
-            failures.tell_error("read failed", error, reads=reads)
+            failures.write_error("read failed", error, reads=reads)
         case RequestFailed(error=error, method=method, path=path, request_id=id_):
             shown = _shown(path)
-            failures.tell_error("request failed", error, method=method, path=shown, request_id=id_)
+            failures.write_error("request failed", error, method=method, path=shown, request_id=id_)
         case ReadinessChanged(error=BaseException() as why):
-            failures.tell_error("not ready", why)
+            failures.write_error("not ready", why)
         case WorkerFailed(worker=worker, reason=reason):
-            refusals.tell("worker failed", reason, worker=worker, reason=reason)
+            refusals.write("worker failed", reason, worker=worker, reason=reason)
         case _:
             if line := _LINES.get(type(event)) or migration_progress(event):
                 what = {key: value for key, value in asdict(event).items() if key != "error"}

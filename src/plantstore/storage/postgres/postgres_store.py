@@ -55,7 +55,7 @@ from plantstore.storage.postgres.session import (
     translate_errors,
 )
 from plantstore.storage.tables import TokenAndIdTables
-from plantstore.store import TIDY_SECONDS, CheckReport, TellDamaged, TellNumber
+from plantstore.store import TIDY_SECONDS, CheckReport, OnDamaged, OnNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -181,14 +181,14 @@ class PostgresStore(TokenAndIdTables):
     def scan_plants(
         self,
         listing: Listing = EVERYTHING,
-        tell_number: TellNumber | None = None,
-        tell_damaged: TellDamaged | None = None,  # noqa: ARG002 (the server checks its pages)
+        on_number: OnNumber | None = None,
+        on_damaged: OnDamaged | None = None,  # noqa: ARG002 (the server checks its pages)
     ) -> Generator[list[NewPlant], None, None]:
         # A page takes no longer than one of `list_plants`. A server that hangs must not keep the
         # thread forever.
         with self._snapshot(has_timeout=True) as connection:
-            if tell_number is not None:
-                tell_number(FEED.last_number(connection.fetch))
+            if on_number is not None:
+                on_number(FEED.last_number(connection.fetch))
             yield from scan(partial(select_page, connection, is_scan=True), listing)
 
     def has_room_for_export(self) -> bool:

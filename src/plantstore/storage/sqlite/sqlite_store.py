@@ -82,8 +82,8 @@ from plantstore.store import (
     TIDY_SECONDS,
     TIDY_SOON_SECONDS,
     CheckReport,
-    TellDamaged,
-    TellNumber,
+    OnDamaged,
+    OnNumber,
 )
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
@@ -267,18 +267,18 @@ class SQLiteStore(TokenAndIdTables):
     def scan_plants(
         self,
         listing: Listing = EVERYTHING,
-        tell_number: TellNumber | None = None,
-        tell_damaged: TellDamaged | None = None,
+        on_number: OnNumber | None = None,
+        on_damaged: OnDamaged | None = None,
     ) -> Generator[list[NewPlant], None, None]:
         with translate_errors(_CANNOT_READ), self._scanning() as connection:
-            if tell_number is not None:
-                tell_number(FEED.last_number(executor(connection)))
+            if on_number is not None:
+                on_number(FEED.last_number(executor(connection)))
             if listing.place is not None or not listing.is_everything:
                 prepare_searches(connection)
             version = known_version(SQLiteSchema(connection, self._name))
             for plants in scan_pages(connection, listing):
-                if tell_damaged is not None and version > VERSION_BEFORE_CHECKSUMS:
-                    tell_damaged(len(damaged(connection, plants)))
+                if on_damaged is not None and version > VERSION_BEFORE_CHECKSUMS:
+                    on_damaged(len(damaged(connection, plants)))
                 yield plants
 
     def has_room_for_export(self) -> bool:

@@ -176,6 +176,7 @@ def test_a_database_that_becomes_read_only_is_read_and_says_why_it_takes_no_chan
     server: Server, opened: Callable[..., Store]
 ) -> None:
     store = opened(server.url())
+    store.keep_changes(7)
     store.apply_changes([PLANT])
     assert store.find_plants([1]) == {1: PLANT}
     with read_only(server):
@@ -186,6 +187,8 @@ def test_a_database_that_becomes_read_only_is_read_and_says_why_it_takes_no_chan
         with pytest.raises(NothingDoneError, match=r"^The database is read-only$") as caught:
             store.apply_changes([PLANT])
         found = [store.find_plants([1]), opened(server.url()).find_plants([1])]
+
+        opened(server.url()).keep_changes(7)  # as a service does when it starts
 
         assert "session is read-only" in caught.value.reason
         assert store.check().problems == []

@@ -244,6 +244,9 @@ RETURNING first_number
 
     def keep(self, execute: Execute, days: int) -> bool:
         """Set how long changes are kept. Return whether this is something new."""
+        # A server that is read-only refuses an UPDATE even if it would change no row.
+        if execute("SELECT days FROM feed", {})[0][0] == days:
+            return False
         if days:
             execute(self._begin, {})
         return bool(execute(self._set_days, {"days": days}))

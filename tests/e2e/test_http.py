@@ -8,6 +8,7 @@ import http.client
 import re
 import resource
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,6 +108,18 @@ def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
     assert not any("Traceback" in line or "rror" in line for line in service.log)
 
 
+def test_a_key_is_not_refused_for_a_text_before_it(tmp_path: Path, pair: Pair) -> None:
+    """The text beside a PEM block is a comment (RFC 7468 §2)."""
+    key = tmp_path / "commented.key"
+    key.write_text(f"This key is NOT ENCRYPTED.\n{pair.key.read_text('ascii')}", "ascii")
+
+    options = Pair(pair.certificate, key).options()
+    with Service(tmp_path, *options) as service, connected(service, pair) as client:
+        client.request("GET", "/healthz")
+
+        assert client.getresponse().status == 200
+
+
 def test_pending_handshakes_are_bounded_and_closed_and_a_new_one_is_served(
     tmp_path: Path, pair: Pair
 ) -> None:
@@ -139,6 +152,9 @@ def test_an_unusable_certificate_or_key_is_a_one_line_error_that_names_the_mista
 ) -> None:
     other = make_pair(tmp_path, "other")
     locked = make_pair(tmp_path, "locked", passphrase=True)
+    older = tmp_path / "older.key"
+    convert = ["openssl", "ec", "-in", str(pair.key), "-out", str(older), "-aes128"]
+    subprocess.run([*convert, "-passout", "pass:secret"], check=True, capture_output=True)
     damaged = tmp_path / "damaged.pem"
     damaged.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes()[:60])
     alone = ["--tls-certificate", str(pair.certificate)]
@@ -155,6 +171,7 @@ def test_an_unusable_certificate_or_key_is_a_one_line_error_that_names_the_mista
         ),
         ([*alone, "--tls-key", str(other.key)], f"{other.key} is not the key of the certificate"),
         (locked.options(), f"--tls-key: {locked.key} has a passphrase"),
+        ([*alone, "--tls-key", str(older)], f"--tls-key: {older} has a passphrase"),
     ):
         done = call(tmp_path, "serve", "--port", "0", *options)
 

@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import ssl
@@ -160,7 +161,7 @@ def _check_tls(settings: Settings) -> None:
         raise UsageError(
             f"{option}: {file} has no private key in PEM; name its file with --tls-key"
         )
-    if "ENCRYPTED" in pem:
+    if re.search("^(-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED)", pem, re.MULTILINE):
         raise UsageError(
             f"{option}: {file} has a passphrase; remove it: openssl pkey -in FILE -out NEW_FILE"
         )

@@ -34,6 +34,15 @@ def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
     assert f"garden for {', '.join(sorted(SCOPES))}. Its secret" in done.stderr
 
 
+def test_a_token_that_is_revoked_again_keeps_the_time_and_the_message(tmp_path: Path) -> None:
+    call(tmp_path, "token", "create", "t")
+
+    first, second = (call(tmp_path, "token", "revoke", "t") for _ in range(2))
+
+    assert re.fullmatch(r"The token t was revoked at \d{4}-\S+Z\.\n", first.stderr)
+    assert (second.returncode, second.stderr) == (0, first.stderr)
+
+
 def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -> None:
     secret = call(tmp_path, "token", "create", "greenhouse-north", "--expires-in", "30d").stdout
     call(tmp_path, "token", "create", "x" * 100)

@@ -137,13 +137,9 @@ def revoke(name: str, database: str, standbys_min: int) -> None:
     A running service refuses it within two seconds.
     """
     _check_name(name)
-    now = int(time.time())
     with opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store:
-        record = store.revoke_token(name, now)
-    if record.revoked_at == now:
-        click.echo(f"Revoked the token {name}.", err=True)
-    else:
-        click.echo(f"The token {name} was revoked already, {_date(record.revoked_at)}.", err=True)
+        record = store.revoke_token(name, int(time.time()))
+    click.echo(f"The token {name} was revoked at {_date(record.revoked_at)}.", err=True)
 
 
 def _check_name(name: str) -> None:

@@ -20,25 +20,30 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations, newest_version, prepare
 from plantstore.store import CheckReport
-from support.other_programs import change, engine_of, file_of, make_older, schema_of, set_version
+from support.other_programs import (
+    OLDEST,
+    change,
+    engine_of,
+    file_of,
+    make_older,
+    schema_of,
+    set_version,
+)
 
-NEWEST = {engine: newest_version(engine) for engine in ("sqlite", "postgres")}
-
-# The newest version of each engine's schema that has no index of words.
-WITHOUT_WORDS = {"sqlite": 3, "postgres": 4}
+NEWEST = {engine: newest_version(engine) for engine in OLDEST}
 
 
 def test_an_older_schema_is_migrated_only_by_migrate_and_keeps_its_plants(database: str) -> None:
-    plants = make_older(database, 1, 2)
-    newest = NEWEST[engine_of(database)]
+    plants = make_older(database, 2)
+    oldest, newest = OLDEST[engine_of(database)], NEWEST[engine_of(database)]
 
     for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
         with pytest.raises(
-            SchemaOutdatedError, match=rf"has schema 1, but {newest} is needed\. Run: "
+            SchemaOutdatedError, match=rf"has schema {oldest}, but {newest} is needed\. Run: "
         ):
             open_store(database, policy)
     with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
-        assert store.check() == CheckReport(1, 2, 0, [])
+        assert store.check() == CheckReport(oldest, 2, 0, [])
         assert store.list_plants(Listing(limit=1)).items == plants[:1]
         assert list(store.scan_plants()) == [plants]
     with contextlib.closing(open_store(database)) as store:
@@ -50,9 +55,7 @@ def test_an_older_schema_is_migrated_only_by_migrate_and_keeps_its_plants(databa
     open_store(database, SchemaPolicy.REQUIRE).close()
 
 
-# The newest versions that made other words of names, two such names, and the words that they made.
-# A search finds them by others after the migration.
-OTHER_WORDS = {"sqlite": 10, "postgres": 9}
+# Names of which version 1.0.0 made other words, these words, and searches after the migration.
 NAMES = ["d`Anjou", "\u0643\u0640\u062a\u0627\u0628", "Abies"]
 OLD_WORDS = [["d", "anjou"], ["\u0643\u0640\u062a\u0627\u0628"], ["abies"]]
 SEARCHES = [("danjou",), ("\u0643\u062a\u0627\u0628",), ("abies",)]
@@ -73,9 +76,9 @@ def test_names_that_had_other_words_are_found_after_a_migration(database: str) -
 
 
 def make_old_words(database: str) -> list[NewPlant]:
-    """Make a store of an older version whose plants have other words; return its plants."""
+    """Make a store of version 1.0.0 whose plants have other words; return its plants."""
     engine = engine_of(database)
-    make_older(database, OTHER_WORDS[engine], 0)
+    make_older(database, 0)
     insert = "INSERT INTO plants (id, name, words) VALUES ({0}, '{1}', array_to_tsvector(ARRAY{2}))"
     if engine == "sqlite":
         insert = "INSERT INTO plants (id, name) VALUES ({0}, '{1}')"
@@ -95,6 +98,15 @@ def test_a_newer_schema_is_refused(database: str) -> None:
 
     for policy in SchemaPolicy:
         with pytest.raises(StoreUnavailableError, match="written by a newer Plant Store"):
+            open_store(database, policy)
+
+
+def test_a_schema_from_before_version_1_0_0_is_refused(database: str) -> None:
+    open_store(database).close()
+    set_version(database, OLDEST[engine_of(database)] - 1)
+
+    for policy in SchemaPolicy:
+        with pytest.raises(StoreUnavailableError, match=r"is older than version 1\.0\.0"):
             open_store(database, policy)
 
 
@@ -130,11 +142,11 @@ def test_the_index_of_an_older_store_is_continued_where_it_ended(
     database: str, policy: SchemaPolicy
 ) -> None:
     engine = engine_of(database)
-    plants = make_older(database, WITHOUT_WORDS[engine], 2_500)
+    plants = make_older(database, 2_500)
     with schema_of(database) as schema:
-        for version in range(WITHOUT_WORDS[engine], NEWEST[engine]):
+        for version in range(OLDEST[engine] + 1, NEWEST[engine] + 1):
             with schema.locked():
-                schema.apply(migrations(engine)[version], version + 1)
+                schema.apply(migrations(engine)[version], version)
         assert next(schema.index()) < len(plants)
 
     with contextlib.closing(open_store(database, policy)) as store:
@@ -152,8 +164,8 @@ def test_a_migration_reports_how_far_the_index_is_every_five_seconds(
 ) -> None:
     """The clock is looked at once at the start, at the start of the index, and after each part."""
     engine = engine_of(database)
-    before, newest = WITHOUT_WORDS[engine], NEWEST[engine]
-    make_older(database, before, 2_500)
+    oldest, newest = OLDEST[engine], NEWEST[engine]
+    make_older(database, 2_500)
     events: list[Event] = []
     clock = itertools.count(0, 2.5).__next__
 
@@ -162,7 +174,7 @@ def test_a_migration_reports_how_far_the_index_is_every_five_seconds(
         prepare(schema, SchemaPolicy.MIGRATE, events.append, clock)  # it is up to date
 
     assert events == [
-        MigrationStarted(before, newest),
+        MigrationStarted(oldest, newest),
         PlantsIndexed(0, 2_500),
         PlantsIndexed(2_000, 2_500),
         Migrated(newest, 12.5),

@@ -28,12 +28,9 @@ from support.disk import (
     plants_of,
     steps_to,
 )
-from support.other_programs import change, make_older
+from support.other_programs import make_older
 
 CUTS = 15
-
-# The version of the schema before names had keys: to add them takes several transactions.
-BEFORE_KEYS = 10
 
 
 def test_after_a_power_loss_during_the_first_start_the_next_start_completes_it(
@@ -51,8 +48,7 @@ def test_after_a_power_loss_during_a_migration_the_next_start_completes_it(
     path: Path, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{path}"
-    plants = make_older(url, BEFORE_KEYS, 2_500)  # several transactions
-    change(url, "UPDATE totals SET plants = 2500")
+    plants = make_older(url, 2_500)  # several transactions
     history = steps_to({"": path.read_bytes()})
     with Disk(path, 0, history) as disk:
         SQLiteStore(str(path)).close()

@@ -12,17 +12,14 @@ import pytest
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from support.command import call, run
-from support.other_programs import engine_of, make_older
+from support.other_programs import OLDEST, engine_of, make_older
 from support.service import Service, opened, serving, stored_plants
-
-VERSION = 3
-FOUND = "Plants: 1, tokens: 0, schema: 3\n"
 
 
 @pytest.fixture
 def older(database: str) -> str:
     """Make a store of an older version with one plant."""
-    make_older(database, VERSION, 1)
+    make_older(database, 1)
     return database
 
 
@@ -79,14 +76,14 @@ def test_commands_that_read_leave_an_older_schema_as_it_is_and_others_say_how_to
     ]
 
     assert [each.returncode for each in read] == [0] * len(read)
-    newest = newest_version(engine_of(older))
-    needed = f" has schema {VERSION}, but {newest} is needed. Run: plantstore migrate"
+    oldest, newest = OLDEST[engine_of(older)], newest_version(engine_of(older))
+    needed = f" has schema {oldest}, but {newest} is needed. Run: plantstore migrate"
     needed += " --database URL" if older.startswith("postgres") else ""
     for done in refused:
         assert (done.returncode, done.stdout) == (1, "")
         # serve also logs the database server, from another thread.
         assert [line for line in done.stderr.splitlines() if line.endswith(needed)]
-    assert call(tmp_path, "check").stdout.startswith(FOUND)
+    assert f"tokens: 0, schema: {oldest}\n" in call(tmp_path, "check").stdout
 
 
 @pytest.mark.usefixtures("older")
@@ -94,7 +91,7 @@ def test_a_backup_of_an_older_store_has_the_older_schema(tmp_path: Path) -> None
     done = call(tmp_path, "backup", "copy.db")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(FOUND)
+    assert done.stdout.startswith(f"Plants: 1, tokens: 0, schema: {OLDEST['sqlite']}\n")
 
 
 @pytest.mark.usefixtures("older")
@@ -112,7 +109,7 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     assert named == "migrate --database 'sqlite:///a folder/plants.db'"
     assert migrated.returncode == 0
     first, *_, last = migrated.stderr.splitlines()
-    assert first == f"migrating schema {VERSION} to {newest}"
+    assert first == f"migrating schema {OLDEST['sqlite']} to {newest}"
     assert last.startswith(f"migrated to schema {newest} in ")
 
 
@@ -124,7 +121,7 @@ def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path) -> None:
         pass
 
     events = [json.loads(line)["event"] for line in service.log if line.startswith("{")]
-    assert events.count(f"migrating schema {VERSION} to {newest}") == 1
+    assert events.count(f"migrating schema {OLDEST['sqlite']} to {newest}") == 1
     assert sum(event.startswith(f"migrated to schema {newest} in ") for event in events) == 1
 
 

@@ -16,6 +16,9 @@ from plantstore.storage.sqlite.file import APPLICATION_ID
 from plantstore.storage.sqlite.sqlite_maintenance import SQLiteSchema
 from support.postgres import connected, execute
 
+# The schema of version 1.0.0 of each engine.
+OLDEST: Final = {engine: min(migrations(engine)) for engine in ("sqlite", "postgres")}
+
 # Both engines understand this.
 _ROSES = """
 WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i <= {0})
@@ -52,11 +55,12 @@ def set_version(url: str, version: int) -> None:
         change(url, f"INSERT INTO plantstore_migrations {numbers}")
 
 
-def make_older(url: str, version: int, count: int) -> list[NewPlant]:
-    """Make a store of an older version; return its plants."""
-    change(url, *migrations(engine_of(url))[:version])
-    set_version(url, version)
-    change(url, _ROSES.format(count))
+def make_older(url: str, count: int) -> list[NewPlant]:
+    """Make a store of version 1.0.0; return its plants."""
+    oldest = OLDEST[engine_of(url)]
+    change(url, migrations(engine_of(url))[oldest])
+    set_version(url, oldest)
+    change(url, _ROSES.format(count), f"UPDATE totals SET plants = {count}")
     return [NewPlant(id_, f"Rosa × {id_}", "Rosa") for id_ in range(1, count + 1)]
 
 

@@ -1,5 +1,8 @@
 """Schema migrations: numbered SQL files in one folder per engine. There are no downgrades.
 
+The number of a file is the version of the schema after it. The first one makes the schema of
+version 1.0.0.
+
 Each migration runs in one transaction together with the record that it was applied. A lock
 keeps other processes from migrating at the same time. So many processes may start at once,
 and a process that dies leaves a complete schema behind.
@@ -18,7 +21,7 @@ orders each such transaction before or after the migration.
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from enum import Enum
 from importlib import resources
@@ -41,7 +44,7 @@ REPORT_SECONDS: Final = 5.0
 class SchemaPolicy(Enum):
     """What to do about the schema when a store is opened.
 
-    Every policy refuses a schema of a newer version.
+    Every policy refuses a schema of a newer version, and one from before version 1.0.0.
     """
 
     MIGRATE = "migrate"
@@ -75,7 +78,7 @@ class Schema(Protocol):
     """Where the database is: an absolute path, or a URL without its password."""
 
     def version(self) -> int:
-        """Return how many migrations were applied; 0 if the database is empty.
+        """Return the number of the last migration that was applied; 0 if the database is empty.
 
         Raises:
             StoreUnavailableError: the database belongs to another program.
@@ -103,21 +106,23 @@ class Schema(Protocol):
         ...
 
     def count_plants(self) -> int:
-        """Return the number of plants: in constant time, unless the version is an old one."""
+        """Return the number of plants, in constant time."""
         ...
 
 
 @functools.cache
-def migrations(engine: str) -> tuple[str, ...]:
-    """Return the SQL of all migrations of an engine, in order."""
+def migrations(engine: str) -> Mapping[int, str]:
+    """Return the SQL of all migrations of an engine by the versions that they make, in order."""
     folder = resources.files(f"plantstore.storage.{engine}") / "migrations"
     files = sorted(folder.iterdir(), key=lambda file: file.name)
-    return tuple(file.read_text(encoding="utf-8") for file in files if file.name.endswith(".sql"))
+    sql = [file for file in files if file.name.endswith(".sql")]
+    return {int(file.name.partition("_")[0]): file.read_text(encoding="utf-8") for file in sql}
 
 
+@functools.cache
 def newest_version(engine: str) -> int:
-    """Return the version of the schema that this program knows: the number of its migrations."""
-    return len(migrations(engine))
+    """Return the version of the schema that this program knows."""
+    return max(migrations(engine))
 
 
 def prepare(
@@ -129,11 +134,11 @@ def prepare(
     """Check the schema of a database that is being opened; create or migrate it by the policy.
 
     Raises:
-        StoreUnavailableError: the policy refuses the schema, it is of a newer version, or
-            the database belongs to another program. Nothing was changed.
+        StoreUnavailableError: the policy refuses the schema, it is of a version that this program
+            does not know, or the database belongs to another program. Nothing was changed.
 
     """
-    steps = migrations(schema.engine)
+    newest = newest_version(schema.engine)
     version = known_version(schema)
     if version == 0:
         if not policy.may_create:
@@ -141,45 +146,46 @@ def prepare(
                 f"The database {schema.database} is empty; run `plantstore migrate`, or name"
                 " another database"
             )
-        version = _create(schema, steps, observe)
+        version = _create(schema, observe)
     if policy is SchemaPolicy.ACCEPT:
         return
     started_at = monotonic()
-    if version == len(steps):
+    if version == newest:
         if schema.is_complete():
             return
     elif policy is SchemaPolicy.MIGRATE:
-        _migrate(schema, steps, version, observe)
+        _migrate(schema, version, observe)
     else:
         raise SchemaOutdatedError(
-            f"{schema.database} has schema {version}, but {len(steps)} is needed."
+            f"{schema.database} has schema {version}, but {newest} is needed."
             " Run: plantstore migrate"
         )
     if not schema.is_complete():
         _index(schema, observe, monotonic)
-    observe(Migrated(len(steps), monotonic() - started_at))
+    observe(Migrated(newest, monotonic() - started_at))
 
 
-def _create(schema: Schema, steps: Sequence[str], observe: Observer) -> int:
+def _create(schema: Schema, observe: Observer) -> int:
     with schema.locked():
         # Another process may have created the schema before this one got the lock.
         version = known_version(schema)
         if version:
             return version
-        for version, step in enumerate(steps, 1):
+        for version, step in migrations(schema.engine).items():
             schema.apply(step, version)
     observe(DatabaseCreated(schema.place))
-    return len(steps)
+    return version
 
 
-def _migrate(schema: Schema, steps: Sequence[str], version: int, observe: Observer) -> None:
-    observe(MigrationStarted(version, len(steps)))
-    while version < len(steps):
+def _migrate(schema: Schema, version: int, observe: Observer) -> None:
+    newest = newest_version(schema.engine)
+    observe(MigrationStarted(version, newest))
+    while version < newest:
         with schema.locked():
             # Another process may have migrated before this one got the lock.
             version = known_version(schema)
-            if version < len(steps):
-                schema.apply(steps[version], version + 1)
+            if version < newest:
+                schema.apply(migrations(schema.engine)[version + 1], version + 1)
 
 
 def _index(schema: Schema, observe: Observer, monotonic: Callable[[], float]) -> None:
@@ -196,14 +202,18 @@ def _index(schema: Schema, observe: Observer, monotonic: Callable[[], float]) ->
 
 
 def known_version(schema: Schema) -> int:
-    """Return the version of a schema.
+    """Return the version of a schema; 0 if the database is empty.
 
     Raises:
-        StoreUnavailableError: it is of a newer version, or the database belongs to another
-            program.
+        StoreUnavailableError: it is older than version 1.0.0 or of a newer version, or the
+            database belongs to another program.
 
     """
     version = schema.version()
+    if 0 < version < min(migrations(schema.engine)):
+        raise StoreUnavailableError(
+            f"The database {schema.database} is older than version 1.0.0, and cannot be migrated"
+        )
     newest = newest_version(schema.engine)
     if version > newest:
         raise StoreUnavailableError(

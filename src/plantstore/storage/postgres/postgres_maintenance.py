@@ -54,9 +54,6 @@ _TOTAL: Final = "SELECT coalesce(sum(plants), 0)::bigint FROM totals"
 
 _IS_INCOMPLETE: Final = "SELECT EXISTS (SELECT FROM plants WHERE name_key IS NULL)"
 
-# The version of the schema before it had words.
-_VERSION_BEFORE_WORDS: Final = 4
-
 # The server has to read a text to count its characters.
 _READ_ALL: Final = {
     "plants": "SELECT count(*), sum(length(name)), sum(length(tag)) FROM plants",
@@ -95,7 +92,7 @@ class PostgresSchema:
         self._connection.execute("SELECT set_config('lock_timeout', %s, false)", (timeout,))
 
     def apply(self, step: str, version: int) -> None:
-        if version > 1:
+        if version > min(migrations(ENGINE)):  # the first one makes the table
             self._connection.execute("LOCK TABLE plantstore_migrations IN ACCESS EXCLUSIVE MODE")
         try:
             self._connection.execute(step.encode())
@@ -115,8 +112,12 @@ class PostgresSchema:
         return index_words(self._connection)
 
     def count_plants(self) -> int:
-        has_totals = known_version(self) > _VERSION_BEFORE_WORDS
-        return _one(self._connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")
+        return count_plants(self._connection)
+
+
+def count_plants(connection: Connection) -> int:
+    """Return the recorded number of plants."""
+    return _one(connection, _TOTAL)
 
 
 def check(connection: Connection, database: str) -> CheckReport:
@@ -139,7 +140,7 @@ def check(connection: Connection, database: str) -> CheckReport:
         except psycopg.ProgrammingError as error:  # a table or a column is missing
             problems.append(f"{table} cannot be read: {error.diag.message_primary}")
     remedy = None
-    if version > _VERSION_BEFORE_WORDS and not problems:
+    if not problems:
         problems = _differences(connection, version, counts["plants"])
         remedy = Remedy.REINDEX if problems else None
     return CheckReport(version, counts["plants"], counts["tokens"], problems, remedy)
@@ -147,7 +148,7 @@ def check(connection: Connection, database: str) -> CheckReport:
 
 def _differences(connection: Connection, version: int, plants: int) -> list[str]:
     problems = []
-    total = _one(connection, _TOTAL)
+    total = count_plants(connection)
     if total != plants:
         problems.append(f"the recorded number of plants is {total}")
     if version < newest_version(ENGINE):
@@ -165,8 +166,9 @@ def _expected_schema(connection: Connection, version: int) -> dict[str, str]:
     """Return the expected schema: run the migrations in a temporary schema, and roll back."""
     with connection.transaction(force_rollback=True):
         connection.execute("SET LOCAL search_path = pg_temp")
-        for step in migrations(ENGINE)[:version]:
-            connection.execute(step.encode())
+        for each, step in migrations(ENGINE).items():
+            if each <= version:
+                connection.execute(step.encode())
         return _schema(connection)
 
 

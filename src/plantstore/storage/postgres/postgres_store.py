@@ -39,6 +39,7 @@ from plantstore.storage.postgres.postgres_feed import FEED, TRIMMED_MAX, waiter
 from plantstore.storage.postgres.postgres_maintenance import (
     PostgresSchema,
     check,
+    count_plants,
     grant,
     reindex,
     require_rights,
@@ -198,7 +199,7 @@ class PostgresStore(TokenAndIdTables):
 
     def count_plants(self) -> int:
         with self._snapshot() as connection:
-            return PostgresSchema(connection, self._database).count_plants()
+            return count_plants(connection)
 
     def look(self) -> None:
         self.find_plants([0])

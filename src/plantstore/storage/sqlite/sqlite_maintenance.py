@@ -1,7 +1,7 @@
 """The schema of a SQLite file, its check, and its backup."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +26,6 @@ from plantstore.storage.sqlite.sqlite_pages import count_plants
 from plantstore.storage.sqlite.sqlite_searches import is_complete
 from plantstore.storage.sqlite.word_index import has_differences, index_next
 from plantstore.store import CheckReport, Remedy
-
-# The version of the schema before it had an index of words.
-_VERSION_BEFORE_WORDS: Final = 3
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
 STEP_PAGES: Final = 8192
@@ -89,10 +86,7 @@ class SQLiteSchema:
             return index_next(self._connection)
 
     def count_plants(self) -> int:
-        if known_version(self) > _VERSION_BEFORE_WORDS:
-            return count_plants(self._connection)
-        plants: int = self._connection.execute("SELECT count(*) FROM plants").get
-        return plants
+        return count_plants(self._connection)
 
 
 def check(connection: apsw.Connection, name: str) -> CheckReport:
@@ -109,7 +103,7 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
     differences = [line for line in damage if "fts5" in line.lower()]
     damage = [line for line in damage if line not in differences]
     version = known_version(SQLiteSchema(connection, name))
-    expected = _schema_after(migrations(ENGINE)[:version])
+    expected = _schema_of(version)
     actual = dict(connection.execute(_SELECT_SCHEMA))
     problems = [
         f"{object_} differs from the schema"
@@ -134,10 +128,9 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
         )
     if version > VERSION_BEFORE_CHECKSUMS:
         _compare_checksums(connection, damage, notes)
-    if version > _VERSION_BEFORE_WORDS:
-        total = _try(connection, "SELECT plants FROM totals", damage)
-        if total != plants:
-            differences.append(f"the recorded number of plants is {total}")
+    total = _try(connection, "SELECT plants FROM totals", damage)
+    if total != plants:
+        differences.append(f"the recorded number of plants is {total}")
     if version == newest_version(ENGINE):  # the words of an older version may be others
         _compare_words(connection, damage, differences)
     remedy = Remedy.RESTORE if damage else Remedy.REINDEX if differences else None
@@ -230,10 +223,11 @@ def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None; apsw has no 
         return False
 
 
-def _schema_after(steps: Sequence[str]) -> dict[str, str]:
+def _schema_of(version: int) -> dict[str, str]:
     with contextlib.closing(apsw.Connection(":memory:")) as connection:
-        for step in steps:
-            connection.execute(step)
+        for each, step in migrations(ENGINE).items():
+            if each <= version:
+                connection.execute(step)
         return dict(connection.execute(_SELECT_SCHEMA))
 
 

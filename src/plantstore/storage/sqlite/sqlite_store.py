@@ -289,7 +289,7 @@ class SQLiteStore(TokenAndIdTables):
 
     def count_plants(self) -> int:
         with translate_errors(_CANNOT_READ), self._snapshot() as connection:
-            return SQLiteSchema(connection, self._name).count_plants()
+            return count_plants(connection)
 
     def check(self) -> CheckReport:
         with translate_errors(_CANNOT_READ), self._snapshot() as connection:

@@ -1,6 +1,5 @@
 """`plantstore backup`, `check`, `reindex`, `stats` and `migrate`."""
 
-import contextlib
 from pathlib import Path
 
 import click
@@ -9,7 +8,7 @@ from plantstore.cli.opening import database_option, new_file, opened_store
 from plantstore.cli.options import FILE, settings
 from plantstore.cli.transfer import progress
 from plantstore.errors import OperationError
-from plantstore.storage import display_url, open_store
+from plantstore.storage import display_url
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import CheckReport, Remedy
 
@@ -29,7 +28,7 @@ def backup(file: Path, database: str, *, force: bool) -> None:
                 f"{log} exists: {file} is in use, or was not closed correctly; choose another file"
             )
     with (
-        contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
+        opened_store(database, SchemaPolicy.ACCEPT) as store,
         new_file(file, database, force=force, mode=0o600) as partial,
     ):
         with progress("Backing up") as report:
@@ -47,7 +46,7 @@ def check(database: str) -> None:
 
     The exit status is 1 if there are any.
     """
-    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
+    with opened_store(database, SchemaPolicy.ACCEPT) as store:
         found = store.check()
     _show(found, database)
     if found.problems:
@@ -78,7 +77,7 @@ def reindex(database: str, standbys_min: int) -> None:
 @settings("database")
 def stats(database: str) -> None:
     """Show the number of plants."""
-    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
+    with opened_store(database, SchemaPolicy.ACCEPT) as store:
         click.echo(f"Plants: {store.count_plants():,}")
 
 

@@ -33,7 +33,6 @@ from plantstore.errors import (
     one_line,
 )
 from plantstore.formats.rows import PIECE_BYTES, readable
-from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore
 
@@ -194,7 +193,7 @@ def _storing(database: str, standbys_min: int) -> Iterator[_Apply]:
 def _deciding(database: str) -> Iterator[_Apply]:
     """Give the block a function that decides changes, and stores nothing."""
     dry_run = DryRun()
-    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
+    with opened_store(database, SchemaPolicy.ACCEPT) as store:
         yield lambda changes: dry_run.decide(
             changes, store.find_plants([change.id for change in changes])
         )
@@ -274,7 +273,7 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
         damaged += plants
 
     with (
-        contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
+        opened_store(database, SchemaPolicy.ACCEPT) as store,
         _writing(file, database, force=force) as target,
         progress("Exporting") as report,
         contextlib.closing(store.scan_plants(on_damaged=on_damaged)) as pages,

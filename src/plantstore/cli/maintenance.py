@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from plantstore.cli.opening import database_option, new_file, opened_store
+from plantstore.cli.opening import database_option, new_file, opened_store, progress
 from plantstore.cli.options import FILE, settings
-from plantstore.cli.transfer import progress
 from plantstore.errors import OperationError
 from plantstore.storage import display_url
 from plantstore.storage.migrate import SchemaPolicy

@@ -1,12 +1,13 @@
-"""Opens what commands use: stores, and files that are written completely, or not at all."""
+"""What commands share: opened stores, files that are written completely or not at all, a bar."""
 
 import contextlib
 import os
 import secrets
 import shlex
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, TypeAlias
 
 import click
 
@@ -68,6 +69,24 @@ def _report(event: Event) -> None:
         )
     elif progress := migration_progress(event):
         click.echo(progress, err=True)
+
+
+# Takes the amount done, and the total amount; None if it is unknown.
+Report: TypeAlias = Callable[[int, int | None], None]
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Report]:
+    """Show a bar and the remaining time while the block runs, if stderr is a terminal."""
+    with click.progressbar(
+        length=1, label=what, file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+
+        def report(done: int, total: int | None) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        yield report
 
 
 @contextlib.contextmanager

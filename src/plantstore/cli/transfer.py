@@ -20,6 +20,7 @@ from plantstore.cli.opening import (
     database_option,
     new_file,
     opened_store,
+    progress,
     require_other_file,
     standard_stream,
 )
@@ -35,24 +36,6 @@ from plantstore.errors import (
 from plantstore.formats.rows import PIECE_BYTES, readable
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore
-
-# Takes the amount done, and the total amount; None if it is unknown.
-Report: TypeAlias = Callable[[int, int | None], None]
-
-
-@contextlib.contextmanager
-def progress(what: str) -> Iterator[Report]:
-    """Show a bar and the remaining time while the block runs, if stderr is a terminal."""
-    with click.progressbar(
-        length=1, label=what, file=sys.stderr, hidden=not sys.stderr.isatty()
-    ) as bar:
-
-        def report(done: int, total: int | None) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
-        yield report
-
 
 # How many rejected rows are shown without --rejects.
 SHOWN_REJECTS_MAX: Final = 10

@@ -7,9 +7,9 @@ import click
 
 from plantstore.change_sets import UndoCounts, Walk, settle
 from plantstore.changes import Result, Swap
-from plantstore.cli.opening import opened_store
+from plantstore.cli.opening import opened_store, progress
 from plantstore.cli.options import settings
-from plantstore.cli.transfer import apply_all, progress
+from plantstore.cli.transfer import apply_all
 from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.decision import decide
 from plantstore.errors import BatchRefusedError

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,8 +18,10 @@ from plantstore.listings import (
     Listing,
     Place,
     TagListing,
+    TagsPage,
 )
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
+from plantstore.storage.tables import KEPT_PAGES_MAX, LatestTags
 from plantstore.store import Store
 from plantstore.words import begins, has_words, order_beginning, order_key, tag_key, words_to_find
 
@@ -153,6 +156,19 @@ def found(store: Store, query: str, **listing: object) -> list[int]:
 
 # Two texts with the same MD5 (Marc Stevens, 2024). The index of tags consists of MD5 hashes.
 COLLIDING = "TEXTCOLLBYfGiJUETHQ4h{}cKSMd5zYpgqf1YRDhkmxHkhPWptrkoyz28wnI9V0aHeAuaKnak"
+
+
+def test_pages_of_tags_are_kept_up_to_a_number() -> None:
+    tags, counted = LatestTags(), list[int]()
+
+    def count(limit: int) -> TagsPage:
+        counted.append(limit)
+        return TagsPage([], is_last=True, untagged=0)
+
+    for limit in (*range(KEPT_PAGES_MAX), 0, KEPT_PAGES_MAX, 0):
+        tags.read(TagListing(limit), 7, partial(count, limit))
+
+    assert counted == [*range(KEPT_PAGES_MAX), KEPT_PAGES_MAX, 0]
 
 
 def test_long_tags_and_tags_with_the_same_hash_are_distinguished(store: Store) -> None:

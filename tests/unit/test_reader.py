@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +14,10 @@ from plantstore.errors import (
     RequestError,
     StoreUnavailableError,
 )
-from plantstore.listings import Listing, Page, TagListing, TagsPage
+from plantstore.listings import Listing, Page
 from plantstore.messages import Request
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.storage.feed_tables import KEPT_PAGES_MAX, LatestTags
 from plantstore.store import READS, PlantStore, Store, TokenStore
 from support.stores import OTHER_METHODS, READ_METHODS, Gate, MemoryStore, WatchedStore
 
@@ -260,19 +258,6 @@ def test_callers_that_have_left_leave_their_places_to_others() -> None:
 
     for waiting in ("a", "c"):  # the queue of the token is full, or that of all
         asyncio.run(asyncio.wait_for(test(waiting), 5))
-
-
-def test_pages_of_tags_are_kept_up_to_a_number() -> None:
-    tags, counted = LatestTags(), list[int]()
-
-    def count(limit: int) -> TagsPage:
-        counted.append(limit)
-        return TagsPage([], is_last=True, untagged=0)
-
-    for limit in (*range(KEPT_PAGES_MAX), 0, KEPT_PAGES_MAX, 0):
-        tags.read(TagListing(limit), 7, partial(count, limit))
-
-    assert counted == [*range(KEPT_PAGES_MAX), KEPT_PAGES_MAX, 0]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from plantstore.change_sets import SetChange, SetPage, SetPosition
 from plantstore.changes import Change, InSet
 from plantstore.errors import ErrorCode, FeedError
 from plantstore.feed import CHANGES_MAX, ChangesPage, Recorded
-from plantstore.listings import PAGE_BYTES_MAX, Page, TagListing, TagsPage
+from plantstore.listings import PAGE_BYTES_MAX, Page
 from plantstore.plants import ID_MIN
 
 # Executes a statement with named values, and returns its rows.
@@ -75,37 +75,6 @@ SELECT min(number), max(number), set_name, count(*), false FROM {changes} GROUP 
 # Changes that are looked at to find the old ones. It limits how long that takes after a clock was
 # ahead: so many changes with a time in the future are skipped.
 LOOKED_AT_MAX: Final = 100_000
-
-
-# Pages of tags that are kept. Each has 128 KiB at most.
-KEPT_PAGES_MAX: Final = 16
-
-
-class LatestTags:
-    """Pages of tags that are kept until the next change: to count them reads all plants."""
-
-    def __init__(self) -> None:
-        self._pages: dict[tuple[int, TagListing], TagsPage] = {}
-
-    def read(
-        self, listing: TagListing, number: int | None, select: Callable[[], TagsPage]
-    ) -> TagsPage:
-        """Return a page.
-
-        Args:
-            listing: which page.
-            number: of the last change, read before; None if the feed is off.
-            select: reads the page.
-
-        """
-        if number is None:
-            return select()
-        key = number, listing
-        if key not in self._pages:
-            if len(self._pages) >= KEPT_PAGES_MAX:
-                self._pages = {}
-            self._pages[key] = select()
-        return self._pages[key]
 
 
 def _require_on(days: int) -> None:

@@ -1,15 +1,17 @@
-"""The tables of tokens and of handed-out ids, and how a change set is closed.
+"""What the stores of both engines share.
 
-Their statements are the same in every engine.
+These are the tables of tokens and of handed-out ids, how a change set is closed, and the pages of
+tags that are kept. The statements are the same in every engine.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
+from plantstore.listings import TagListing, TagsPage
 from plantstore.plants import ID_MAX
 from plantstore.tokens import TokenRecord
 
@@ -119,6 +121,38 @@ class TokenAndIdTables(ABC):
 
     def forget_token(self, digest: bytes) -> None:
         self._change(f"DELETE FROM tokens WHERE digest = {self.placeholder} RETURNING name", digest)
+
+
+# Pages of tags that are kept. Each has 128 KiB at most.
+KEPT_PAGES_MAX: Final = 16
+
+
+class LatestTags:
+    """Pages of tags that are kept until the next change: to count them reads all plants."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[int, TagListing], TagsPage] = {}
+
+    def read(
+        self, listing: TagListing, number: int | None, select: Callable[[], TagsPage]
+    ) -> TagsPage:
+        """Return a page.
+
+        Args:
+            listing: which page.
+            number: of the last change, read before; None if the feed is off.
+            select: reads the page.
+
+        """
+        if number is None:
+            return select()
+        key = number, listing
+        page = self._pages.get(key)
+        if page is None:
+            if len(self._pages) >= KEPT_PAGES_MAX:
+                self._pages = {}
+            page = self._pages[key] = select()
+        return page
 
 
 def _from_row(row: Sequence[Any]) -> TokenRecord:

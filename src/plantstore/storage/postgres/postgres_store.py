@@ -33,7 +33,6 @@ from plantstore.listings import (
 )
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
-from plantstore.storage.feed_tables import LatestTags
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.postgres.postgres_feed import FEED, TRIMMED_MAX, waiter
 from plantstore.storage.postgres.postgres_maintenance import (
@@ -55,7 +54,7 @@ from plantstore.storage.postgres.session import (
     require_sessions,
     translate_errors,
 )
-from plantstore.storage.tables import TokenAndIdTables
+from plantstore.storage.tables import LatestTags, TokenAndIdTables
 from plantstore.store import TIDY_SECONDS, CheckReport, OnDamaged, OnNumber
 
 _CANNOT_READ: Final = "The database cannot be read"

@@ -36,7 +36,6 @@ from plantstore.listings import (
 )
 from plantstore.observe import HardLinksFound, Observer, ignore
 from plantstore.plants import NewPlant
-from plantstore.storage.feed_tables import LatestTags
 from plantstore.storage.migrate import SchemaPolicy, known_version, prepare
 from plantstore.storage.sqlite.checksums import (
     VERSION_BEFORE_CHECKSUMS,
@@ -76,7 +75,7 @@ from plantstore.storage.sqlite.sqlite_searches import prepare_searches, scan_pag
 from plantstore.storage.sqlite.sqlite_tags import select_tags
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, WalLimit, log_bytes
 from plantstore.storage.sqlite.word_index import index_next, merge, start_over
-from plantstore.storage.tables import TokenAndIdTables
+from plantstore.storage.tables import LatestTags, TokenAndIdTables
 from plantstore.store import (
     READS_AT_ONCE,
     TIDY_SECONDS,

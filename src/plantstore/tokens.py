@@ -70,7 +70,7 @@ class TokenRecord(msgspec.Struct, frozen=True):
 def render_time(seconds: int) -> str:
     """Return a time as text: `2026-11-21T06:11:13Z` (RFC 3339 §5.6).
 
-    `datetime` has no dates after the year 9999, so no token may expire later.
+    `datetime` has no dates after the year 9999.
     """
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 

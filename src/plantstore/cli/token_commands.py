@@ -25,7 +25,7 @@ def tokens() -> None:
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-# The last second of the year 9999: no token expires later. `datetime` has no later dates.
+# The last second of the year 9999, the latest that `render_time` can render.
 _TIME_MAX: Final = 253_402_300_799
 
 

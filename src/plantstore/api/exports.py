@@ -44,9 +44,9 @@ EXPORT_SECONDS_MAX: Final = 600.0
 # Threads that read pages.
 READING_THREADS: Final = 4
 
-# A thread reads pages until they have PIECE_BYTES, but at most PAGES_AT_ONCE. So a small export
-# takes one call to a thread, and the others wait for a few pages.
-PIECE_BYTES: Final = 32 * 1024
+# A thread reads pages until they have EXPORT_PIECE_BYTES, but at most PAGES_AT_ONCE. So a small
+# export takes one call to a thread, and the others wait for a few pages.
+EXPORT_PIECE_BYTES: Final = 32 * 1024
 PAGES_AT_ONCE: Final = 4
 
 ResultT = TypeVar("ResultT")
@@ -179,7 +179,7 @@ def _join_next(pieces: Generator[bytes, None, None]) -> tuple[bytes, bool]:
     joined: list[bytes] = []
     for piece in pieces:
         joined.append(piece)
-        if len(joined) == PAGES_AT_ONCE or sum(map(len, joined)) >= PIECE_BYTES:
+        if len(joined) == PAGES_AT_ONCE or sum(map(len, joined)) >= EXPORT_PIECE_BYTES:
             return b"".join(joined), False
     return b"".join(joined), True
 

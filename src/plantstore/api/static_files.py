@@ -137,7 +137,7 @@ class Assets:
         }
 
 
-class Page:
+class HTMLPage:
     """A small HTML document at a stable address. It is not compressed, so it has one ETag.
 
     Args:
@@ -188,8 +188,8 @@ class Web(NamedTuple):
 
     """
 
-    page: Page
-    reference: Page
+    page: HTMLPage
+    reference: HTMLPage
     document: File
     assets: Assets
 
@@ -211,8 +211,8 @@ def load_web(*, is_public: bool = False) -> Web:
     page = page.replace(b"{modules}", _preload(files, "app.js"))
     assets = Assets(files)
     return Web(
-        Page(page, assets, _PAGE_POLICY),
-        Page(reference, assets, _REFERENCE_POLICY),
+        HTMLPage(page, assets, _PAGE_POLICY),
+        HTMLPage(reference, assets, _REFERENCE_POLICY),
         File(read_document(), {"Content-Type": MEDIA_JSON}),
         assets,
     )

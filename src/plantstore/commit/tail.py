@@ -68,8 +68,8 @@ RETRY_SECONDS: Final = 1.0
 # The pause after a read that found changes, per follower and at most. To write to a follower takes
 # less than a tenth of it. So followers take a small part of the time of a busy service, and a
 # change after a quiet moment is sent at once.
-PAUSE_SECONDS: Final = 0.001
-PAUSE_SECONDS_MAX: Final = 0.25
+READ_PAUSE_SECONDS: Final = 0.001
+READ_PAUSE_SECONDS_MAX: Final = 0.25
 
 
 # Events with the numbers of their changes, in order.
@@ -217,5 +217,5 @@ class Tail:
         if after is None or page.items:
             begin = page.end if after is None else after
             self._loop.call_soon_threadsafe(self._add, begin, list(events_of(page)))
-            self._threads.sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))
+            self._threads.sleep(min(READ_PAUSE_SECONDS * self._followers, READ_PAUSE_SECONDS_MAX))
         return page

@@ -38,7 +38,7 @@ def before_new_numbers(now: str, resolution: int, random: str, greatest: str, co
 
 
 # The columns of a change, and what parses a JSON array of arrays of them.
-COLUMNS: Final = "number, change, at, id, name, tag"
+CHANGE_COLUMNS: Final = "number, change, at, id, name, tag"
 RECORDS: Final = msgspec.json.Decoder(list[Recorded])
 
 # The same for changes of a set.
@@ -137,8 +137,8 @@ WITH state AS MATERIALIZED (
     ORDER BY number LIMIT {limit} + 1
 )
 SELECT days, last, is_complete, first, (SELECT count(*) FROM next), (
-    SELECT {array(COLUMNS)} FROM (
-        SELECT {COLUMNS} FROM changes
+    SELECT {array(CHANGE_COLUMNS)} FROM (
+        SELECT {CHANGE_COLUMNS} FROM changes
         WHERE number > {after} AND number <= (
             SELECT CASE WHEN sum(bytes) <= {PAGE_BYTES_MAX} THEN max(number) ELSE (
                 SELECT max(number) FROM (

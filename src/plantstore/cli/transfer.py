@@ -189,7 +189,7 @@ def _store_batches(
     size = _size(source)
     storing: deque[tuple[RowBatch, Future[Sequence[Result | BatchRefusedError]]]] = deque(maxlen=1)
 
-    def settle() -> None:
+    def wait_oldest() -> None:
         if storing:
             batch, outcomes = storing.popleft()
             run.settle(batch, outcomes.result())
@@ -198,10 +198,10 @@ def _store_batches(
     with progress("Importing") as report, ThreadPoolExecutor(1) as writer:
         try:
             for batch in batches:
-                settle()
+                wait_oldest()
                 storing.append((batch, writer.submit(apply, batch.changes)))
         finally:
-            settle()
+            wait_oldest()
 
 
 def _describe(counts: RowCounts) -> str:

@@ -108,7 +108,8 @@ class Settings:
 
     host: str = Option(
         metavar="ADDRESS",
-        help="Address to listen on. The default accepts connections of this machine only.",
+        help="Address to listen on; of a name, the first address. The default accepts connections "
+        "of this machine only.",
     ).default("127.0.0.1")
 
     port: int = Option(

@@ -160,7 +160,8 @@ def _rename_to_new(path: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:  # FAT and exFAT, for example, have no hard links
-        # Now nobody else can create it. If the process is killed here, it stays empty.
+        # Now nobody else can create it. If the process is killed here, it stays empty; and what
+        # another program puts there with --force is lost. A link has no such moment.
         target.touch(exist_ok=False)
         path.replace(target)
     else:

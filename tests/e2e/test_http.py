@@ -16,7 +16,7 @@ import pytest
 
 from plantstore.api.static_files import load_web
 from plantstore.plants import NewPlant
-from plantstore.server.listener import HANDSHAKES_MAX
+from plantstore.server.serving import HANDSHAKES_MAX
 from support.certificates import Pair, make_pair
 from support.command import call
 from support.service import Service, serving

@@ -1,4 +1,4 @@
-"""The listener of a server on uvloop, as the service uses it."""
+"""The listener on uvloop, as the service uses it."""
 
 import asyncio
 import socket
@@ -6,7 +6,7 @@ from typing import cast
 
 import uvloop
 
-from plantstore.server.listener import Listener
+from plantstore.server.serving import Listener
 
 
 def test_a_connection_that_has_its_protocol_stays_open_when_the_listener_closes() -> None:

@@ -1,11 +1,9 @@
 """Pages of lists, and the listings of plants and of tags."""
 
-import heapq
 from collections.abc import Callable, Generator, Iterable
 from typing import Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from plantstore.plants import ID_MIN, NewPlant
-from plantstore.words import begins, tag_key
 
 # Maximum size of the names and tags in a page of several plants, in bytes of UTF-8. It limits
 # the cost of one page, and so how long other requests wait for it. It is large enough for a
@@ -180,30 +178,3 @@ def page_of_tags(listing: TagListing, following: Iterable[TagCount], untagged: i
             return TagsPage(tags, is_last=False, untagged=untagged)
         tags.append(each)
     return TagsPage(tags, is_last=True, untagged=untagged)
-
-
-def page_of_counts(listing: TagListing, counts: Iterable[tuple[str | None, int]]) -> TagsPage:
-    """Return the page of a listing from all tags in any order, each with the number of its plants.
-
-    It keeps no more tags than those of the page, however many there are.
-    """
-    untagged = 0
-
-    def place(plants: int, key: str) -> tuple[int, str]:
-        return (-plants if listing.is_by_plants else 0), key
-
-    def following() -> Iterable[TagCount]:
-        nonlocal untagged
-        for tag, plants in counts:
-            if tag is None:
-                untagged = plants
-                continue
-            key = tag_key(tag)
-            is_wanted = begins(key, listing.beginning)
-            if is_wanted and (listing.after is None or place(plants, key) > place(*listing.after)):
-                yield TagCount(key, tag, plants)
-
-    first = heapq.nsmallest(
-        listing.limit + 1, following(), key=lambda each: place(each.plants, each.key)
-    )
-    return page_of_tags(listing, first, untagged)

@@ -9,6 +9,7 @@ words in a name than `plantstore.words`, depending on its settings. So the colum
 themselves. For the same reason, `name_key` has the key by which names are in order.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -22,13 +23,14 @@ from plantstore.listings import (
     Page,
     Place,
     PlantsPage,
+    TagCount,
     TagListing,
     TagsPage,
-    page_of_counts,
+    page_of_tags,
 )
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage.postgres.session import Connection, fenced
-from plantstore.words import SEARCHED_CHARACTERS_MAX, order_key, words_of
+from plantstore.words import SEARCHED_CHARACTERS_MAX, begins, order_key, tag_key, words_of
 
 # Number of plants that a search examines before it uses the index of words.
 EXAMINED_MAX: Final = 10_000
@@ -305,4 +307,31 @@ _TAGS: Final = "SELECT tag, count(*) FROM plants GROUP BY tag"
 def select_tags(connection: Connection, listing: TagListing) -> TagsPage:
     """Return the next tags, as `PlantStore.list_tags` does."""
     with connection.cursor(binary=True) as cursor:
-        return page_of_counts(listing, cursor.stream(_TAGS))
+        return _page_of_counts(listing, cursor.stream(_TAGS))
+
+
+def _page_of_counts(listing: TagListing, counts: Iterable[tuple[str | None, int]]) -> TagsPage:
+    """Return the page of a listing from all tags in any order, each with the number of its plants.
+
+    It keeps no more tags than those of the page, however many there are.
+    """
+    untagged = 0
+
+    def place(plants: int, key: str) -> tuple[int, str]:
+        return (-plants if listing.is_by_plants else 0), key
+
+    def following() -> Iterable[TagCount]:
+        nonlocal untagged
+        for tag, plants in counts:
+            if tag is None:
+                untagged = plants
+                continue
+            key = tag_key(tag)
+            is_wanted = begins(key, listing.beginning)
+            if is_wanted and (listing.after is None or place(plants, key) > place(*listing.after)):
+                yield TagCount(key, tag, plants)
+
+    first = heapq.nsmallest(
+        listing.limit + 1, following(), key=lambda each: place(each.plants, each.key)
+    )
+    return page_of_tags(listing, first, untagged)

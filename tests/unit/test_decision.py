@@ -4,8 +4,6 @@ import hashlib
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from plantstore.changes import (
     ANY,
@@ -201,47 +199,37 @@ def test_a_plant_that_would_be_too_large_is_refused_after_its_condition_is_evalu
     assert difference == Difference([], [], [], [])
 
 
-states = st.none() | st.builds(Plant, st.sampled_from("ab"), st.sampled_from([None, "", "t"]))
-swaps = st.builds(Swap, st.integers(1, 3), st.just(msgspec.UNSET) | states, states)
+FAILED, DONE, MADE = Outcome.PRECONDITION_FAILED, Outcome.ALREADY_STORED, Outcome.STORED
+GONE, NEW = Outcome.DELETED, Outcome.REPLACED
+PLAIN, TAGGED = Plant("a"), Plant("a", "t")
 
 
-def stored_of(id_: int, state: Plant | None) -> NewPlant | None:
-    return None if state is None else NewPlant(id_, state.name, state.tag)
-
-
-def all_stored(plants: dict[int, Plant | None]) -> dict[int, NewPlant]:
-    return {id_: found for id_, each in plants.items() if (found := stored_of(id_, each))}
-
-
-def expected_of(swap: Swap, present: Plant | None) -> tuple[Result, Plant | None]:
-    """Return the result of a swap, and the plant afterwards, by the rules of `POST /changes`."""
-    if present == swap.after:
-        return Outcome.ALREADY_STORED, present
-    if swap.before not in (msgspec.UNSET, present):
-        failed = PlantOutcome(Outcome.PRECONDITION_FAILED, stored_of(swap.id, present))
-        return failed, present
-    if present is None:
-        return Outcome.STORED, swap.after
-    return (Outcome.DELETED if swap.after is None else Outcome.REPLACED), swap.after
-
-
-@given(st.lists(swaps, max_size=12), st.dictionaries(st.integers(1, 3), states))
+@pytest.mark.parametrize(
+    ("before", "after", "outcomes"),
+    [
+        # For no plant, for PLAIN, and for TAGGED.
+        (msgspec.UNSET, None, (DONE, GONE, GONE)),
+        (msgspec.UNSET, PLAIN, (MADE, DONE, NEW)),
+        (None, None, (DONE, FAILED, FAILED)),
+        (None, PLAIN, (MADE, DONE, FAILED)),
+        (PLAIN, None, (DONE, GONE, FAILED)),
+        (PLAIN, PLAIN, (FAILED, DONE, FAILED)),
+        (PLAIN, TAGGED, (FAILED, NEW, DONE)),
+    ],
+)
 def test_a_swap_does_what_its_definition_says(
-    batch: list[Swap], before: dict[int, Plant | None]
+    before: Plant | msgspec.UnsetType | None, after: Plant | None, outcomes: tuple[Outcome, ...]
 ) -> None:
-    after, expected, changes = dict(before), [], 0
-    for swap in batch:
-        result, state = expected_of(swap, after.get(swap.id))
-        changes += state != after.get(swap.id)
-        after[swap.id] = state
-        expected.append(result)
-    stored = all_stored(before)
+    for present, outcome in zip((None, PLAIN, TAGGED), outcomes, strict=True):
+        stored = {1: NewPlant(1, present.name, present.tag)} if present else {}
+        old = stored.get(1)
 
-    results, difference = decide(batch, stored)
+        [result], difference = decide([Swap(1, before, after)], stored)
 
-    assert results == expected
-    assert stored == all_stored(after)
-    assert len(difference.made) <= changes
+        assert result == (PlantOutcome(FAILED, old) if outcome is FAILED else outcome)
+        wanted = present if outcome is FAILED else after
+        assert stored == ({1: NewPlant(1, wanted.name, wanted.tag)} if wanted else {})
+        assert len(difference.made) == (outcome in (MADE, GONE, NEW))
 
 
 def test_an_upsert_that_keeps_the_tag_keeps_that_of_an_earlier_change() -> None:

@@ -1,9 +1,11 @@
 """The states of a request and its response, and the deadlines that follow from them."""
 
+import re
 from itertools import product
 
 import pytest
 
+from plantstore.server import states
 from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, WAITING_SECONDS, Deadlines
 from plantstore.server.states import (
     DISCARDED_REST,
@@ -18,39 +20,34 @@ from plantstore.server.states import (
     State,
 )
 
-# For each state of a request: who responds to an error while the response is awaited, once it has
-# begun, and once it is written; and what is due for the client, while it is not and once it is.
-RULES = """
-    connected  connection  -           -       close    -
-    idle       connection  -           -       close    -
-    head       connection  -           -       refuse   -
-    body       connection  application nobody  refuse   close
-    stream     application application nobody  nothing  close
-    whole      nobody      nobody      nobody  nothing  close
-    failed     nobody      nobody      nobody  nothing  close
-"""
-ROWS = [tuple(line.split()) for line in RULES.strip().splitlines()]
+# The table in the docstring: a state of a request, who responds to an error, whether that changes
+# once the response has begun, and what is due for the client.
+ROWS = re.findall(
+    r"^    ([A-Z]+) +(?:the )?(\w+)(,?).*?  +(\w[^:\n]*)", str(states.__doc__), re.MULTILINE
+)
 
 
 def due(state: State) -> str:
-    return "nothing" if state.deadline is None else state.deadline.due.value
+    if state.deadline is None:
+        return "nothing"
+    limit = "idle_seconds" if state.deadline.is_idle else "request_seconds"
+    return f"{state.deadline.due.name} after {limit}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_each_state_says_who_responds_to_an_error_and_what_is_due(row: tuple[str, ...]) -> None:
-    request = RequestState(row[0])
-    expected = {
-        ResponseState.AWAITED: (row[1], row[4]),
-        ResponseState.BEGUN: (row[2], row[4]),
-        ResponseState.ENDED: (row[2], row[4]),
-        ResponseState.WRITTEN: (row[3], row[5]),
-    }
-    for response, (responder, what_is_due) in expected.items():
-        if responder == "-":
-            assert (request, response) not in STATES
-        else:
-            state = STATES[request, response]
-            assert (state.responder.value, due(state)) == (responder, what_is_due)
+def test_the_docstring_says_who_responds_to_an_error_and_what_is_due() -> None:
+    expected = {}
+    for name, responder, changes, what_is_due in ROWS:
+        request = RequestState[name]
+        later = "application" if changes else responder
+        expected[request, ResponseState.AWAITED] = responder, what_is_due
+        if name not in ("CONNECTED", "IDLE", "HEAD"):  # without a head, no application responds
+            expected[request, ResponseState.BEGUN] = later, what_is_due
+            expected[request, ResponseState.ENDED] = later, what_is_due
+            expected[request, ResponseState.WRITTEN] = "nobody", "CLOSE after request_seconds"
+
+    found = {pair: (state.responder.value, due(state)) for pair, state in STATES.items()}
+
+    assert {pair: each for pair, each in found.items() if pair[1] != "closed"} == expected
 
 
 def test_no_event_leaves_a_request_whose_end_is_known() -> None:

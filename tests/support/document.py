@@ -95,6 +95,13 @@ NAMES = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
 PATHS = list(DOCUMENT["paths"])
 
 
+def response_fields() -> set[str]:
+    """Return the names of all header fields that a response may have."""
+    responses = [*DOCUMENT["components"]["responses"].values()]
+    responses += [each for one in OPERATIONS for each in one.content["responses"].values()]
+    return {name for each in responses for name in each.get("headers", ())}
+
+
 def assert_conformance(folder: Path, examples: int) -> None:
     """Run Schemathesis with this many examples for each operation; it must find no violation."""
     with Service(folder) as service:

@@ -16,7 +16,7 @@ from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, Store
 from plantstore.tokens import TokenRecord
 from support.other_programs import change, engine_of, file_of, schema_of, set_version
 from support.postgres import execute, in_the_way, is_waiting, wait_until
-from support.stores import READ_METHODS
+from support.stores import OTHER_METHODS, READ_METHODS
 
 ROSA = NewPlant(1, "Rosa", "t")
 TOKEN = TokenRecord("first", b"1", frozenset(["plants:read"]), 0)
@@ -66,6 +66,12 @@ def fenced(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fenced]:
 
 
 on_postgres = pytest.mark.parametrize("fenced", ["postgres"], indirect=True)
+
+
+def test_these_are_all_methods_that_read() -> None:
+    methods = {name for name in dir(Store) if not name.startswith("_")}
+
+    assert READ_METHODS.keys() == methods - OTHER_METHODS
 
 
 @pytest.mark.parametrize("change", [1, -1], ids=["newer", "older"])

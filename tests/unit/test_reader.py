@@ -18,8 +18,8 @@ from plantstore.listings import Listing, Page
 from plantstore.messages import Request
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import READS, PlantStore, Store, TokenStore
-from support.stores import OTHER_METHODS, READ_METHODS, Gate, MemoryStore, WatchedStore
+from plantstore.store import READS
+from support.stores import Gate, MemoryStore, WatchedStore
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 
@@ -56,17 +56,6 @@ def run(
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return events
-
-
-def test_the_tests_know_each_method_of_a_store_that_reads() -> None:
-    methods = {
-        name
-        for protocol in (PlantStore, TokenStore, Store)
-        for name in vars(protocol)
-        if not name.startswith("_")
-    }
-
-    assert READ_METHODS.keys() == methods - OTHER_METHODS
 
 
 def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:

@@ -16,7 +16,7 @@ from plantstore.api.auth import CACHE_SECONDS
 from plantstore.api.bulk_changes import IMPORTS_MAX, SHARED_BATCH_ROWS_MAX, SWITCH_SECONDS
 from plantstore.api.error_responses import STATUS
 from plantstore.api.file_imports import BYTES_PER_SECOND_MIN
-from plantstore.changes import Change, Result
+from plantstore.changes import Change
 from plantstore.commit.imports import BATCH_ROWS_MAX, LISTED_ERRORS_MAX, SHOWN_BYTES_MAX
 from plantstore.errors import (
     ClientGoneError,
@@ -28,7 +28,7 @@ from plantstore.formats import FORMATS
 from plantstore.observe import Committed, Imported
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from plantstore.threads import Threads
-from support.stores import GatedStore, MemoryStore
+from support.stores import Gate
 from support.streams import lines
 from support.world import JSON, VALID, World, until
 
@@ -64,25 +64,31 @@ def assert_ended(answer: httpx.Response, status: int, code: ErrorCode, through: 
     assert answer.json()["lines_stored_through"] == through
 
 
-def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_settled() -> None:
-    store = GatedStore()
+def block_commits(world: World) -> Gate:
+    gate = world.store.before["apply_changes"] = Gate()
+    return gate
+
+
+def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_settled(
+    world: World,
+) -> None:
+    gate = block_commits(world)
 
     async def cancel_twice() -> tuple[int, int]:
         others = asyncio.all_tasks()
         sending = world.sending("POST", "/plants.ndjson", lines(1, 2), fields=NDJSON)
         task = asyncio.ensure_future(sending)
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(gate.entered.acquire)
         for _ in range(2):
             task.cancel()
             await asyncio.sleep(0)
         answer = await task
         told = len(world.told(Imported))
-        store.let_go.release()
+        gate.let_go.release()
         await asyncio.wait(asyncio.all_tasks() - others)
         return answer.status_code, told
 
-    with World(store) as world:
-        status, told_before = world.run(cancel_twice())
+    status, told_before = world.run(cancel_twice())
 
     assert (status, told_before) == (503, 0)
     assert [event.counts["stored"] for event in world.told(Imported)] == [2]
@@ -92,24 +98,23 @@ def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_se
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_batches_are_small_beside_single_changes(*, is_shared: bool) -> None:
-    store, shared = GatedStore(), SHARED_BATCH_ROWS_MAX
+def test_batches_are_small_beside_single_changes(world: World, *, is_shared: bool) -> None:
+    gate, shared = block_commits(world), SHARED_BATCH_ROWS_MAX
 
     async def send() -> None:
         async with asyncio.TaskGroup() as group:
             if is_shared:
                 group.create_task(world.sending("POST", "/plants", VALID))
-                await asyncio.to_thread(store.entered.acquire)
+                await asyncio.to_thread(gate.entered.acquire)
             rows = lines(2, 2 * shared + 2)
             group.create_task(world.sending("POST", "/plants.ndjson", rows, fields=NDJSON))
             # The import has parsed rows, and its first batch waits.
             await until(lambda: world.parts.writer.waiting >= shared)
-            store.let_go.release(4)
+            gate.let_go.release(4)
 
-    with World(store) as world:
-        world.run(send())
+    world.run(send())
 
-    sizes = [len(batch) for batch in store.batches]
+    sizes = [len(batch) for [batch] in gate.asked]
     assert sizes == ([1, shared, shared, 1] if is_shared else [2 * shared + 1])
 
 
@@ -126,16 +131,17 @@ def test_threads_switch_faster_while_an_import_runs(world: World) -> None:
     assert sys.getswitchinterval() > SWITCH_SECONDS
 
 
-def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was_done() -> None:
-    class Failing(MemoryStore):
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            if self.plants:
-                raise NothingDoneError("The database cannot be reached")
-            return super().apply_changes(changes)
+def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was_done(
+    world: World,
+) -> None:
+    def fail(_changes: Sequence[Change]) -> None:
+        if world.store.plants:
+            raise NothingDoneError("The database cannot be reached")
 
-    with World(Failing()) as world:
-        rows = lines(1, BATCH_ROWS_MAX + 1)
-        answer = world.send("POST", "/plants.ndjson", rows, fields=NDJSON)
+    world.store.before["apply_changes"] = fail
+    rows = lines(1, BATCH_ROWS_MAX + 1)
+
+    answer = world.send("POST", "/plants.ndjson", rows, fields=NDJSON)
 
     assert_ended(answer, 503, ErrorCode.STORE_UNAVAILABLE, BATCH_ROWS_MAX)
     assert answer.json()["message"] == "The database cannot be reached"
@@ -215,36 +221,36 @@ def test_imports_share_the_memory_of_dry_runs(world: World, others: int, remembe
     assert answer.json()["already_stored"] == remembered
 
 
-def test_a_dry_run_that_cannot_read_the_plants_is_503_and_says_that_nothing_is_stored() -> None:
-    class Failing(MemoryStore):
-        def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-            if any(id_ > BATCH_ROWS_MAX for id_ in ids):
-                raise StoreUnavailableError("The database cannot be read")
-            return super().find_plants(ids)
+def test_a_dry_run_that_cannot_read_the_plants_is_503_and_says_that_nothing_is_stored(
+    world: World,
+) -> None:
+    def fail(ids: Sequence[int]) -> None:
+        if any(id_ > BATCH_ROWS_MAX for id_ in ids):
+            raise StoreUnavailableError("The database cannot be read")
 
-    with World(Failing()) as world:
-        path, rows = "/plants.ndjson?dry-run=true", lines(1, BATCH_ROWS_MAX + 1)
-        answer = world.send("POST", path, rows, fields=NDJSON)
+    world.store.before["find_plants"] = fail
+    path, rows = "/plants.ndjson?dry-run=true", lines(1, BATCH_ROWS_MAX + 1)
+
+    answer = world.send("POST", path, rows, fields=NDJSON)
 
     assert_ended(answer, 503, ErrorCode.STORE_UNAVAILABLE, 0)
     assert answer.json()["message"] == "The database cannot be read"
 
 
-def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
-    store = GatedStore()
+def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk(world: World) -> None:
+    gate = block_commits(world)
 
     async def try_beside_a_create() -> httpx.Response:
         create = asyncio.ensure_future(world.sending("POST", "/plants", VALID))
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(gate.entered.acquire)
         tried = world.sending("POST", "/plants.ndjson?dry-run", lines(1, 2), fields=NDJSON)
         try:
             return await asyncio.wait_for(tried, 20)
         finally:
-            store.let_go.release(9)
+            gate.let_go.release(9)
             await create
 
-    with World(store) as world:
-        assert world.run(try_beside_a_create()).json()["stored"] == 2
+    assert world.run(try_beside_a_create()).json()["stored"] == 2
 
 
 # Lists of changes.
@@ -513,7 +519,7 @@ class Shown(Threads):
 
 
 def test_only_one_list_at_a_time_holds_the_plants_of_outcomes_that_are_not_counted() -> None:
-    store, threads, may_go_on = GatedStore(), Shown(), threading.Event()
+    threads, may_go_on = Shown(), threading.Event()
 
     async def send() -> list[int]:
         loop, thread = asyncio.get_running_loop(), threads.pools["import"]
@@ -523,11 +529,11 @@ def test_only_one_list_at_a_time_holds_the_plants_of_outcomes_that_are_not_count
             )
             for id_ in (1, 2)
         ]
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(gate.entered.acquire)
         for _ in range(100):  # the second one is parsed, and waits
             await loop.run_in_executor(thread, int)
         thread.submit(may_go_on.wait)
-        store.let_go.release(2)
+        gate.let_go.release(2)
         await until(lambda: not world.parts.writer.waiting)
         for _ in range(100):
             await asyncio.sleep(0)
@@ -535,5 +541,6 @@ def test_only_one_list_at_a_time_holds_the_plants_of_outcomes_that_are_not_count
         may_go_on.set()
         return [(await each).json()["stored"] for each in sending]
 
-    with World(store, threads=threads) as world:
+    with World(threads=threads) as world:
+        gate = block_commits(world)
         assert world.run(send()) == [1, 1]

@@ -9,11 +9,10 @@ import tempfile
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from plantstore.changes import Change, Result
 from plantstore.errors import FeedError
 from plantstore.listings import EVERYTHING, TagListing
 from plantstore.plants import NewPlant
@@ -67,38 +66,6 @@ class MemoryStore(SQLiteStore):
     @property
     def plants(self) -> dict[int, NewPlant]:
         return {plant.id: plant for plants in self.scan_plants() for plant in plants}
-
-
-class GatedStore(MemoryStore):
-    """Blocks each commit until the test releases it, and records the batches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[list[Change]] = []
-        self.entered = threading.Semaphore(0)
-        self.let_go = threading.Semaphore(0)
-
-    def wait(self, changes: Sequence[Change]) -> None:
-        self.batches.append(list(changes))
-        self.entered.release()
-        self.let_go.acquire()
-
-    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        self.wait(changes)
-        return super().apply_changes(changes)
-
-
-class FailingStore(MemoryStore):
-    """Raises the given error for each batch that has the plant with the id 13."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error: Exception | None = error
-
-    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        if self.error is not None and any(change.id == 13 for change in changes):
-            raise self.error
-        return super().apply_changes(changes)
 
 
 class Gate:

@@ -4,17 +4,17 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from plantstore.changes import Deletion
 from plantstore.commit.tail import EVENTS_BYTES_MAX, SENT_BYTES_MAX, Tail, first_of
 from plantstore.errors import ErrorCode, FeedError, StoreUnavailableError
-from plantstore.feed import ChangesPage
 from plantstore.observe import Event, Observer, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.store import Store
 from plantstore.threads import Threads
-from support.stores import MemoryStore
+from support.stores import MemoryStore, WatchedStore
 
 ResultT = TypeVar("ResultT")
 Found = tuple[bytes, int] | None
@@ -153,24 +153,19 @@ def test_a_follower_gets_a_change_of_which_the_thread_is_told_nothing() -> None:
 
 
 def test_after_a_number_was_refused_the_thread_follows_from_the_present() -> None:
-    class Restored(MemoryStore):
-        """A store that is replaced by a backup: it refuses the numbers of before."""
+    store = WatchedStore(MemoryStore())
 
-        refused: int | None = None
-
-        def read_changes(self, after: int | None, limit: int) -> ChangesPage:
-            if after is not None and after == self.refused:
-                raise FeedError(ErrorCode.CHANGES_GONE, "The changes are gone")
-            return super().read_changes(after, limit)
-
-    store = Restored()
+    def refuse(refused: int, after: int | None, _limit: int) -> None:
+        """Refuse a number of before, as after a restore from a backup."""
+        if after == refused:
+            raise FeedError(ErrorCode.CHANGES_GONE, "The changes are gone")
 
     async def test(tail: Tail) -> int:
         begin = last_number(store)
         tail.add_follower()
         while tail.events_after(begin) is None:
             await tail.news
-        store.refused = begin
+        store.before["read_changes"] = partial(refuse, begin)
         store.apply_changes([NewPlant(1, "a")])
         while tail.generation < 2 and tail.events_after(last_number(store)) is None:
             await tail.news

@@ -21,11 +21,37 @@ from plantstore.observe import (
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import TIDY_SECONDS
 from plantstore.threads import Threads
-from support.stores import FailingStore, GatedStore, MemoryStore
+from support.stores import Gate, MemoryStore, WatchedStore
+
+
+class GatedStore(WatchedStore):
+    """Blocks each commit until the test releases it."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.gate = self.before["apply_changes"] = Gate()
+
+    @property
+    def batches(self) -> list[list[Change]]:
+        return [list(changes) for [changes] in self.gate.asked]
+
+
+def failing(error: Exception) -> WatchedStore:
+    """Return a store that raises an error for each batch that has the plant with the id 13."""
+
+    def fail(changes: Sequence[Change]) -> None:
+        if any(change.id == 13 for change in changes):
+            raise error
+
+    store = WatchedStore(MemoryStore())
+    store.before["apply_changes"] = fail
+    return store
 
 
 def run(
-    store: MemoryStore, test: Callable[[GroupCommit], Coroutine[Any, Any, None]], **options: Any
+    store: MemoryStore | WatchedStore,
+    test: Callable[[GroupCommit], Coroutine[Any, Any, None]],
+    **options: Any,
 ) -> list[Event]:
     """Run a test with a writer; return the events that it reported."""
     events: list[Event] = []
@@ -39,7 +65,7 @@ def run(
                 await test(writer)
             finally:  # a test that failed may have left a commit blocked
                 if isinstance(store, GatedStore):
-                    store.let_go.release(1000)
+                    store.gate.let_go.release(1000)
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return events
@@ -65,13 +91,13 @@ def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # 
 
     async def test(writer: GroupCommit) -> None:
         tasks = await submitted(writer, plant(100))
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.gate.entered.acquire)
         if at_once:
             tasks += await submitted(writer, *plants)
         else:
             for one in plants:
                 tasks += await submitted(writer, one)
-        store.let_go.release(10)
+        store.gate.let_go.release(10)
         await asyncio.gather(*tasks)
 
     run(store, test, batch_max=4)
@@ -149,7 +175,7 @@ def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> N
 
 def test_a_failure_is_remembered_until_a_change_is_committed() -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
-    store = FailingStore(error)
+    store = failing(error)
 
     async def test(writer: GroupCommit) -> None:
         failures = [writer.failure]
@@ -167,11 +193,11 @@ def test_a_full_queue_refuses_changes_at_once_and_accepts_them_when_there_is_roo
 
     async def test(writer: GroupCommit) -> None:
         tasks = await submitted(writer, plant(1), plant(2), plant(3))
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.gate.entered.acquire)
         with pytest.raises(RequestError) as refused:
             await writer.submit(plant(4))
         assert refused.value.code is ErrorCode.OVERLOADED
-        store.let_go.release(2)
+        store.gate.let_go.release(2)
         await asyncio.gather(*tasks)
         assert await writer.submit(plant(5)) is Outcome.STORED
 
@@ -188,14 +214,14 @@ def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() ->
             asyncio.create_task(writer.submit_all([plant(id_), plant(id_ + 1)]))
             for id_ in (1, 3, 5)
         ]
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.gate.entered.acquire)
         one = await submitted(writer, plant(7))
         assert writer.waiting == 3
-        store.let_go.release(4)
+        store.gate.let_go.release(4)
         assert await asyncio.gather(*one) == [Outcome.STORED]
         assert await asyncio.gather(*many) == [[Outcome.STORED] * 2] * 3
         assert writer.waiting == 0
-        store.let_go.release(2)
+        store.gate.let_go.release(2)
         more = await submitted(writer, plant(8), plant(9), plant(10))
         assert isinstance(more[2].exception(), RequestError), "imports made no room either"
         assert await asyncio.gather(*more[:2]) == [Outcome.STORED] * 2
@@ -207,23 +233,21 @@ def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() ->
 
 
 def test_single_changes_are_stored_between_the_parts_of_a_batch_that_is_refused() -> None:
-    class Refusing(GatedStore):
-        """Refuses each batch with a plant that is called "bad"."""
+    store = GatedStore()
 
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            if any(isinstance(one, NewPlant) and one.name == "bad" for one in changes):
-                self.wait(changes)
-                raise BatchRefusedError("refused by a trigger")
-            return super().apply_changes(changes)
+    def refuse(changes: Sequence[Change]) -> None:
+        store.gate(changes)
+        if any(isinstance(one, NewPlant) and one.name == "bad" for one in changes):
+            raise BatchRefusedError("refused by a trigger")
 
-    store = Refusing()
+    store.before["apply_changes"] = refuse
     plants = [plant(id_, "bad" if id_ in (1, 4) else "a") for id_ in range(1, 7)]
 
     async def test(writer: GroupCommit) -> None:
         many = asyncio.create_task(writer.submit_all(plants))
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.gate.entered.acquire)
         [single] = await submitted(writer, plant(100))
-        store.let_go.release(10)
+        store.gate.let_go.release(10)
         assert await single is Outcome.STORED
         outcomes = await many
         refused = [id_ for id_, one in enumerate(outcomes, 1) if one is not Outcome.STORED]
@@ -242,10 +266,10 @@ def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> 
 
     async def test(writer: GroupCommit) -> None:
         leaver, stayer = await submitted(writer, plant(1), plant(2))
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.gate.entered.acquire)
         leaver.cancel()
         await asyncio.sleep(0)
-        store.let_go.release()
+        store.gate.let_go.release()
         assert await stayer is Outcome.STORED
         with pytest.raises(asyncio.CancelledError):
             await leaver
@@ -260,10 +284,10 @@ def test_each_caller_of_a_shared_transaction_gets_its_own_outcome() -> None:
 
     async def test(writer: GroupCommit) -> None:
         tasks = await submitted(writer, plant(1))
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.gate.entered.acquire)
         tasks += await submitted(writer, plant(1), plant(1, "other"), NewPlant(1, "a", ""))
         tasks += await submitted(writer, plant(2))
-        store.let_go.release(2)
+        store.gate.let_go.release(2)
         assert await asyncio.gather(*tasks) == [
             *(Outcome.STORED, Outcome.ALREADY_STORED, Outcome.ID_TAKEN, Outcome.ID_TAKEN),
             Outcome.STORED,
@@ -286,7 +310,7 @@ def test_each_caller_of_a_shared_transaction_gets_its_own_outcome() -> None:
 def test_a_failed_commit_fails_its_callers_without_a_retry_and_the_next_one_succeeds(
     error: Exception, code: ErrorCode
 ) -> None:
-    store = FailingStore(error)
+    store = failing(error)
 
     async def test(writer: GroupCommit) -> None:
         failed = await asyncio.gather(
@@ -296,7 +320,7 @@ def test_a_failed_commit_fails_its_callers_without_a_retry_and_the_next_one_succ
         assert failed[0] is not failed[1]
         assert "sending it again is safe" in str(failed[0])
         assert store.plants == {}
-        store.error = None
+        store.repair()
         assert await writer.submit(plant(13)) is Outcome.STORED
 
     events = run(store, test)
@@ -306,7 +330,7 @@ def test_a_failed_commit_fails_its_callers_without_a_retry_and_the_next_one_succ
 
 def test_a_refused_plant_fails_alone_and_nothing_was_done() -> None:
     error = BatchRefusedError("The database cannot be written", "the rule of a trigger")
-    store = FailingStore(error)
+    store = failing(error)
 
     async def test(writer: GroupCommit) -> None:
         good, bad = await submitted(writer, plant(1), plant(13))
@@ -355,10 +379,13 @@ def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_tol
     raises: str,
     together: bool,  # noqa: FBT001
 ) -> None:
-    class Store(GatedStore):
+    batches: list[Sequence[Change]] = []
+
+    class Store(MemoryStore):
         """Makes the changes, and may then fail."""
 
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            batches.append(list(changes))
             outcomes = super().apply_changes(changes)
             if raises == "store":
                 raise ZeroDivisionError
@@ -368,8 +395,6 @@ def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_tol
         if isinstance(event, Committed):
             raise ZeroDivisionError
 
-    store = Store()
-    store.let_go.release(10)
     # Made again, the first one would be refused, because of the second.
     changes: list[Change] = [plant(5), Replacement(5, Plant("b"))]
 
@@ -382,13 +407,13 @@ def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_tol
         assert [getattr(one, "code", None) for one in results] == [ErrorCode.INTERNAL] * 2
         assert all("may or may not be made" in str(one) for one in results)
 
-    run(store, test, observe=observe)
+    run(Store(), test, observe=observe)
 
-    assert store.batches == [changes]
+    assert batches == [changes]
 
 
 def test_an_observer_that_raises_does_not_stop_the_writer() -> None:
-    store = FailingStore(ZeroDivisionError())
+    store = failing(ZeroDivisionError())
 
     def observe(event: Event) -> None:
         if isinstance(event, CommitFailed):
@@ -410,7 +435,7 @@ def test_the_end_stores_the_submitted_changes_and_refuses_new_ones() -> None:
         writer = GroupCommit(store, observe=lambda _: None)
         async with writer.running():
             tasks = await submitted(writer, plant(1))
-            await asyncio.to_thread(store.entered.acquire)
+            await asyncio.to_thread(store.gate.entered.acquire)
             tasks += await submitted(writer, plant(2))
             tasks.append(asyncio.create_task(writer.submit(plant(3))))
             late = asyncio.create_task(_refused(writer))
@@ -422,7 +447,7 @@ def test_the_end_stores_the_submitted_changes_and_refuses_new_ones() -> None:
         await asyncio.sleep(0)
         with pytest.raises(StoreUnavailableError):
             await writer.submit(plant(4))
-        store.let_go.release(3)
+        store.gate.let_go.release(3)
 
     asyncio.run(asyncio.wait_for(main(), 30))
 

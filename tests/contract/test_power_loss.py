@@ -25,9 +25,9 @@ from support.disk import (
     Synced,
     Written,
     after_cuts,
-    plants_of,
     steps_to,
 )
+from support.following import everything
 from support.other_programs import make_older
 
 CUTS = 15
@@ -54,7 +54,7 @@ def test_after_a_power_loss_during_a_migration_the_next_start_completes_it(
         SQLiteStore(str(path)).close()
 
     for store in after_cuts(disk, tmp_path, CUTS // 2, first=len(history)):
-        assert plants_of(store) == plants
+        assert everything(store) == plants
         assert store.check().problems == []
 
 
@@ -72,13 +72,13 @@ def test_what_an_ended_process_left_in_the_log_is_synced_before_it_is_shown(
         Disk(tmp_path / "again.db", 0, steps) as disk,
         contextlib.closing(SQLiteStore(str(disk.path))) as store,
     ):
-        shown = plants_of(store)
+        shown = everything(store)
         left = CrashStates(disk.steps).left(random.Random(0), ALL_LOST)
     with (
         Disk(tmp_path / "left.db", 0, steps_to(left)) as disk,
         contextlib.closing(SQLiteStore(str(disk.path))) as store,
     ):
-        assert plants_of(store) == shown == [NewPlant(1, "a")]
+        assert everything(store) == shown == [NewPlant(1, "a")]
 
 
 @pytest.mark.parametrize(

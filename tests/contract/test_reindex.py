@@ -16,6 +16,7 @@ from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Remedy, Store
+from support.following import everything
 from support.other_programs import change, engine_of, set_version
 
 # They are indexed in several transactions.
@@ -81,18 +82,18 @@ def test_reindex_repairs_a_difference_that_a_check_finds(
     store.reindex(no_report)
 
     assert [each for each in store.check().problems if "UTF-8" not in each] == []
-    everything = [plant for plants in store.scan_plants() for plant in plants]
-    assert store.list_plants(Listing(limit=1, has_total=True)).total == Count(len(everything))
+    plants = everything(store)
+    assert store.list_plants(Listing(limit=1, has_total=True)).total == Count(len(plants))
     for word in ("abies", "ros", "nigra", "acer", "2"):
         expected = [
             plant
-            for plant in everything
+            for plant in plants
             if any(each.startswith(word) for each in plant.name.lower().split())
         ]
         found = store.list_plants(Listing(words=(word,), limit=10_000)).items
         assert found == expected[: len(found)]
         assert bool(found) == bool(expected)
-    store.apply_changes([Deletion(plant.id) for plant in everything])
+    store.apply_changes([Deletion(plant.id) for plant in plants])
     assert store.check().problems == []
 
 

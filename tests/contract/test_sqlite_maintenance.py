@@ -15,6 +15,7 @@ from plantstore.storage.sqlite.checksums import checksum_of
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Remedy
 from plantstore.tokens import TokenRecord
+from support.following import everything
 from support.other_programs import change, empty_root
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -157,7 +158,7 @@ def test_a_flipped_bit_in_the_declaration_of_the_index_is_said_in_one_line(path:
         SQLiteStore(str(path))
     with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
         found = store.check()
-        assert [plant for plants in store.scan_plants() for plant in plants] == PLANTS
+        assert everything(store) == PLANTS
 
     assert found.remedy is Remedy.RESTORE
     assert "plant_words differs from the schema" in found.problems
@@ -253,7 +254,7 @@ def test_a_backup_is_a_consistent_snapshot_during_writes(path: Path, store: SQLi
 
     assert len(steps) > 20
     with contextlib.closing(SQLiteStore(str(copy))) as copied:
-        assert [plant for plants in copied.scan_plants() for plant in plants] == PLANTS
+        assert everything(copied) == PLANTS
 
 
 def test_an_unreadable_database_is_refused_with_the_reason(path: Path) -> None:

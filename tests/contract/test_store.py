@@ -34,15 +34,11 @@ from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant, Plant, 
 from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
-from support.following import Copy, problems_of_sets
+from support.following import Copy, everything, problems_of_sets
 
 pytestmark = pytest.mark.engines("sqlite", "postgres")
 
 SETS = ("set-a-0123456789", "set-b-0123456789")
-
-
-def everything(store: Store) -> list[NewPlant]:
-    return [plant for plants in store.scan_plants() for plant in plants]
 
 
 def empty(store: Store) -> None:

@@ -33,7 +33,6 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import apsw
 
-from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 
 SECTOR_BYTES: Final = 512
@@ -367,10 +366,6 @@ class _OpenFile(apsw.VFSFile):
 
 
 Kind: TypeAlias = type[Written | Resized | Synced]
-
-
-def plants_of(store: SQLiteStore) -> list[NewPlant]:
-    return list(itertools.chain.from_iterable(store.scan_plants()))
 
 
 def after_cuts(disk: Disk, folder: Path, count: int, first: int = 0) -> Iterator[SQLiteStore]:

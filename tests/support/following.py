@@ -41,8 +41,13 @@ class Copy:
         self.changes.append(change)
 
 
+def everything(store: Store) -> list[NewPlant]:
+    """Return all plants as a scan yields them."""
+    return [plant for plants in store.scan_plants() for plant in plants]
+
+
 def plants_of(store: Store) -> dict[int, NewPlant]:
-    return {plant.id: plant for plants in store.scan_plants() for plant in plants}
+    return {plant.id: plant for plant in everything(store)}
 
 
 def walk(store: PlantStore, name: str, limit: int = 1000) -> list[SetChange]:

@@ -21,7 +21,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
-from support.following import Copy
+from support.following import Copy, plants_of
 from support.forks import ForkedProcess
 from support.postgres import execute, wait_until
 
@@ -244,7 +244,7 @@ def stored_plants(database: str) -> dict[int, NewPlant]:
         wait_until(lambda: not execute(database, others))
     with opened(database) as store:
         assert not store.check().problems
-        return {plant.id: plant for plants in store.scan_plants() for plant in plants}
+        return plants_of(store)
 
 
 def plants_of_feed(database: str) -> dict[int, NewPlant]:

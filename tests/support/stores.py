@@ -18,6 +18,7 @@ from plantstore.listings import EVERYTHING, TagListing
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Store
+from support.following import everything, plants_of
 
 MEMORY = Path("/dev/shm")
 
@@ -39,7 +40,7 @@ READ_METHODS: Final[dict[str, Callable[[Store], Any]]] = {
     "read_set": lambda store: read_set(store, "a" * 16),
     "find_token": lambda store: store.find_token(b"1"),
     "list_tokens": lambda store: store.list_tokens(),
-    "scan_plants": lambda store: list(store.scan_plants()),
+    "scan_plants": everything,
     "count_plants": lambda store: store.count_plants(),
 }
 OTHER_METHODS: Final = {
@@ -65,7 +66,7 @@ class MemoryStore(SQLiteStore):
 
     @property
     def plants(self) -> dict[int, NewPlant]:
-        return {plant.id: plant for plants in self.scan_plants() for plant in plants}
+        return plants_of(self)
 
 
 class Gate:
@@ -122,7 +123,7 @@ class WatchedStore:
 
     @property
     def plants(self) -> dict[int, NewPlant]:
-        return {plant.id: plant for plants in self._store.scan_plants() for plant in plants}
+        return plants_of(self._store)
 
     def fail(self, error: BaseException, *names: str) -> None:
         """Raise an error from these methods, until `repair` is called."""

@@ -14,6 +14,7 @@ import pytest
 from plantstore.tokens import SCOPES, is_well_formed
 from support.command import call
 from support.service import PLANTSTORE, Service, opened
+from support.wire import escaped, percent
 
 # A redirection of stdout in the shell, and a part of the error message. An empty one stands for
 # a pipe whose reader has closed it.
@@ -142,16 +143,6 @@ def test_serve_with_an_unwritable_stdout_leaves_the_first_token_to_the_next_star
 LEAKED_CHARACTERS = 10
 
 Request = tuple[str, str, str | None, dict[str, str]]
-
-
-def percent(text: str) -> str:
-    """Encode each character."""
-    return "".join(f"%{ord(character):02x}" for character in text)
-
-
-def escaped(text: str) -> str:
-    """Encode each character as in JSON."""
-    return "".join(f"\\u{ord(character):04x}" for character in text)
 
 
 # tests/unit/test_tokens.py has more of them.

@@ -65,6 +65,16 @@ def get(path: str, token: str, *fields: bytes) -> bytes:
     return b"\r\n".join([*map(str.encode, lines), *fields, b"", b""])
 
 
+def percent(text: str) -> str:
+    """Percent-encode each character."""
+    return "".join(f"%{ord(character):02x}" for character in text)
+
+
+def escaped(text: str) -> str:
+    """Escape each character, as JSON allows."""
+    return "".join(f"\\u{ord(character):04x}" for character in text)
+
+
 def slow_reader(port: int) -> socket.socket:
     """Open a connection whose client holds only a few bytes that it has not read."""
     reader = socket.socket()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from plantstore.api.limits import RatePerToken, parse_rates
 from plantstore.errors import RequestError, UsageError
 from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint, redact
+from support.wire import escaped, percent
 
 
 def test_each_new_token_is_another_well_formed_one() -> None:
@@ -70,16 +71,6 @@ def test_a_token_is_redacted_at_every_place_of_a_text() -> None:
     assert redact(f"/plants/{token}?x={token}") == "/plants/plst_...?x=plst_..."
     assert redact(token[:-1]) == redact(f"{token}0") == "plst_..."
     assert redact("/plants/plst_") == "/plants/plst_"
-
-
-def percent(text: str) -> str:
-    """Percent-encode each character."""
-    return "".join(f"%{ord(character):02X}" for character in text)
-
-
-def escaped(text: str) -> str:
-    """Escape each character, as JSON allows."""
-    return "".join(f"\\u{ord(character):04x}" for character in text)
 
 
 ENCODINGS: dict[str, Callable[[str], str]] = {

@@ -13,6 +13,8 @@ NODE = Path(playwright.__file__).parent / "driver/node"
 
 @pytest.mark.parametrize("file", sorted(path.name for path in ROOT.glob("tests/page/*.test.js")))
 def test_the_logic_of_the_page_passes_its_tests_in_node(file: str) -> None:
-    said = output_of(NODE, "--import", "./tab.js", file, cwd=ROOT / "tests/page")
+    said = output_of(
+        NODE, "--test-force-exit", "--import", "./tab.js", file, cwd=ROOT / "tests/page"
+    )
 
     assert " fail 0\n" in said

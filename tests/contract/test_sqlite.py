@@ -217,6 +217,7 @@ def test_sqlite_has_no_roles(path: Path) -> None:
 
 
 # FTS5 describes its plan by a string: M is MATCH, and > or < a bound of the rowid.
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     ("query", "bindings", "step"),
     [
@@ -238,16 +239,16 @@ def test_sqlite_has_no_roles(path: Path) -> None:
     ],
 )
 def test_every_query_uses_an_index_and_sorts_nothing(
-    store: SQLiteStore, query: str, bindings: Any, step: str
+    path: Path, query: str, bindings: Any, step: str
 ) -> None:
     words = {"match": '"rosa" *', "after": 1, "limit": 100, "bytes_max": 1, "tag": None}
     words |= {"any_tag": True, "key": "rosa", "sorted": "[]", "begin": 0}
     words |= {"first": "a", "end": "b", "pattern": "*", "word": "rosa"}
 
-    store._writes.execute(MAKE_VOCABULARY)  # noqa: SLF001
-    explain = f"EXPLAIN QUERY PLAN {query}"
-    plan = store._writes.execute(explain, bindings or words)  # noqa: SLF001
-    steps = [row[3] for row in plan]
+    with contextlib.closing(connect(str(path), lambda _: None)) as connection:
+        connection.execute(MAKE_VOCABULARY)
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", bindings or words)
+        steps = [row[3] for row in plan]
 
     assert any(step in each for each in steps), steps
     assert "SCAN plants" not in steps
@@ -382,11 +383,10 @@ def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLit
     assert len(store.find_plants([*range(21)])) == 21
 
 
-def segments(store: SQLiteStore) -> int:
+def segments(path: Path) -> int:
     """Return the number of segments of the index that a search has to read."""
-    query = "SELECT count(DISTINCT segid) FROM plant_words_idx"
-    number: int = store._lookups.execute(query).get  # noqa: SLF001
-    return number
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        return int(connection.execute("SELECT count(DISTINCT segid) FROM plant_words_idx").get)
 
 
 def test_an_idle_store_merges_the_segments_that_large_batches_left_and_then_writes_no_more(
@@ -394,12 +394,12 @@ def test_an_idle_store_merges_the_segments_that_large_batches_left_and_then_writ
 ) -> None:
     for first in range(0, 19_000, 1_000):
         store.apply_changes([NewPlant(id_, f"Abies {id_}") for id_ in range(first, first + 1_000)])
-    before = segments(store)
+    before = segments(path)
 
     while store.tidy() == 0:
         pass
 
-    assert segments(store) < before / 2
+    assert segments(path) < before / 2
     merged_bytes = log_bytes(path)
     assert store.tidy() == TIDY_SECONDS
     assert log_bytes(path) == merged_bytes
@@ -408,13 +408,13 @@ def test_an_idle_store_merges_the_segments_that_large_batches_left_and_then_writ
 
 @pytest.mark.parametrize("is_change", [False, True])
 def test_commits_merge_the_segments_of_the_index_of_words(
-    store: SQLiteStore, *, is_change: bool
+    path: Path, store: SQLiteStore, *, is_change: bool
 ) -> None:
     others = [Deletion(7)] if is_change else []
     numbers = []
     for id_ in range(100):
         store.apply_changes([NewPlant(id_, f"Abies alba {id_}"), *others])
-        numbers.append(segments(store))
+        numbers.append(segments(path))
 
     assert max(numbers) <= 32
     found = store.list_plants(Listing(words=("abies",))).items

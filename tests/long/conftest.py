@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness import table, write_result
-from support.measured import OPERATIONS
+from long.measured import OPERATIONS
 
 
 def _is_whole(config: pytest.Config) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from long.measured import Measured, between
 from support.attacks import (
     ATTACKS,
     CHUNKED,
@@ -27,7 +28,6 @@ from support.attacks import (
     head,
 )
 from support.certificates import make_pair
-from support.measured import Measured, between
 from support.service import Service
 from support.streams import reset
 from support.wire import Wire

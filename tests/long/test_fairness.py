@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from long.greedy import send_for
+from long.measured import OPERATIONS
 from plantstore.plants import NewPlant
 from support.attacks import (
     ATTACKS,
@@ -21,8 +23,6 @@ from support.attacks import (
     attacked,
     authorizations,
 )
-from support.greedy import send_for
-from support.measured import OPERATIONS
 from support.service import Client, Service
 
 CONNECTIONS = 200

@@ -8,8 +8,8 @@ import threading
 import time
 from collections import Counter
 
+from long.measured import Channel
 from support.attacks import REQUESTS, Attack
-from support.measured import Channel
 
 
 def send_again_and_again(port: int, attack: Attack, token: bytes, statuses: Counter[int]) -> None:

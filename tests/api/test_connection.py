@@ -294,21 +294,6 @@ def test_each_request_is_reported_with_its_client_its_status_and_its_time() -> N
     assert world.told(RequestRefused) == [RequestRefused(case.code, ("203.0.113.9", 0))]
 
 
-def test_a_truncated_body_is_not_stored_even_if_it_is_valid_json() -> None:
-    async def send(world: World) -> None:
-        client = connect(world.server)
-        whole = rendered(Case(ErrorCode.NOT_JSON), world.token)
-        client.arrive(whole.replace(b"Content-Length: ", b"Content-Length: 1"))
-        await until(lambda: world.store.calls["find_token"])
-        client.leave()
-        await until(lambda: world.answers and not world.server.tasks)
-
-    with World() as world:
-        world.run(send(world))
-
-        assert not world.store.plants
-
-
 # Header fields, and the body that follows them when the server permits it.
 EXCHANGES = {
     "without a body": (b"GET /plants HTTP/1.1", b""),

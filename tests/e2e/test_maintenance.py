@@ -128,28 +128,16 @@ def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path) -> None:
 # Checks, backups and reindexing, on real files and beside a running service.
 
 
-def test_a_backup_beside_a_service_is_intact_and_only_its_owner_may_read_it(
-    tmp_path: Path,
-) -> None:
-    with serving(tmp_path) as (_, client):
-        assert client.post(NewPlant(1, "a")).status == 200
-
-        done = call(tmp_path, "backup", "copy.db")
-
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("The copy has no errors\n")
-    copied = stored_plants(f"sqlite:///{tmp_path}/copy.db")  # this also checks the integrity
-    assert copied == {1: NewPlant(1, "a")}
-    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600, "the copy contains the tokens"
-
-
 def test_damaged_plants_are_named_and_their_copy_never_replaces_a_good_one(
     tmp_path: Path, database: str
 ) -> None:
     with opened(database) as store:
         store.apply_changes([NewPlant(1, "Abies"), NewPlant(2, "Rosa"), NewPlant(3, "Zea")])
-    assert call(tmp_path, "backup", "copy.db").returncode == 0
+    with Service(tmp_path):
+        backed_up = call(tmp_path, "backup", "copy.db")
     good = (tmp_path / "copy.db").read_bytes()
+    assert backed_up.stdout.endswith("The copy has no errors\n")
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600, "the copy contains the tokens"
     file = tmp_path / "plants.db"
     file.write_bytes(file.read_bytes().replace(b"Rosa", b"Rosq"))
     damage = "the name or tag of 1 plants is not what was stored; ids: 2"
@@ -162,13 +150,15 @@ def test_damaged_plants_are_named_and_their_copy_never_replaces_a_good_one(
     with serving(tmp_path) as (service, client):
         assert client.send("GET", "/plants.ndjson").status == 200
 
-    assert (checked.returncode, copied.returncode, repaired.returncode) == (1, 1, 1)
+    returned = [each.returncode for each in (backed_up, checked, copied, repaired)]
+    assert returned == [0, 1, 1, 1]
     for done in (checked, copied):
         assert damage in done.stderr.splitlines()
         assert advice in done.stderr.splitlines()
         assert "reindex" not in done.stderr
     assert copied.stderr.splitlines()[-1] == "plantstore: The copy has errors, so it was not kept"
     assert (tmp_path / "copy.db").read_bytes() == good
+    assert len(stored_plants(f"sqlite:///{tmp_path}/copy.db")) == 3  # this also checks the copy
     assert repaired.stderr.splitlines()[-1] == (
         f"plantstore: The database is damaged: {damage}. Restore a backup"
     )

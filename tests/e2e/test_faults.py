@@ -20,7 +20,6 @@ import pytest
 from plantstore.plants import NewPlant
 from support.crashes import Crashes
 from support.histories import is_explained, play
-from support.load import Load
 from support.postgres import wait_until
 from support.service import PLANTSTORE, Client, Service, stored_plants
 
@@ -87,26 +86,6 @@ def wait_for_workers(service: Service, number: int) -> set[int]:
     """Return the process ids of the workers once `number` workers have started in total."""
     wait_until(lambda: sum("accepting plants" in line for line in service.log) == number)
     return service.workers()
-
-
-def test_a_worker_that_is_killed_is_replaced_and_nothing_acknowledged_is_lost(
-    tmp_path: Path,
-) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
-        workers = wait_for_workers(service, 2)
-        load = Load(service, service.token(), 100)
-        load.wait_for_more()
-
-        killed = min(workers)
-        os.kill(killed, signal.SIGKILL)
-        wait_for_workers(service, 3)
-        load.stop()
-
-    failed = [(line["worker"], line["reason"]) for line in service.logged("worker failed")]
-    assert failed == [(killed, "signal 9 (Killed)")]
-    assert not load.refused
-    stored = stored_plants(service.database)
-    assert load.acknowledged.items() <= stored.items() <= load.sent.items()
 
 
 def test_a_new_worker_uses_nothing_that_is_in_place_of_the_removed_folder_of_the_workers(

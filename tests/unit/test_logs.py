@@ -26,6 +26,7 @@ from plantstore.observe import (
     RequestRefused,
     Responded,
     Stopping,
+    WorkerFailed,
 )
 from plantstore.telemetry.log import (
     QUEUE_LINES_MAX,
@@ -142,12 +143,15 @@ def test_an_unexpected_error_is_logged_with_its_traceback_once_for_each_type(log
     assert all("exc_info" in line for line in log.told)
 
 
-def test_changes_of_readiness_and_the_stop_are_logged(log: Log) -> None:
-    for event in (ReadinessChanged(AWAY), ReadinessChanged(None), Stopping()):
+def test_changes_of_readiness_a_lost_worker_and_the_stop_are_logged(log: Log) -> None:
+    killed = WorkerFailed(7, "signal 9 (Killed)")
+    for event in (ReadinessChanged(AWAY), ReadinessChanged(None), killed, Stopping()):
         log.observe(event)
     log.observe(Committed([Outcome.STORED], 0.1))
 
-    assert [line[0] for line in log.lines] == ["not ready", "ready again", "stopping"]
+    events = ["not ready", "ready again", "worker failed", "stopping"]
+    assert [line[0] for line in log.lines] == events
+    assert (log.told[2]["worker"], log.told[2]["reason"]) == (7, killed.reason)
 
 
 def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,9 +13,8 @@ from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX
-from plantstore.threads import Threads
 from support.stores import MemoryStore
-from support.world import World, assert_error
+from support.world import ShownThreads, World, assert_error
 
 
 class PagedStore(MemoryStore):
@@ -147,16 +145,6 @@ def test_json_lines_of_all_plants_need_no_index(world: World) -> None:
     assert world.send("GET", "/plants.csv").status_code == 503
 
 
-class KeptThreads(Threads):
-    """Keeps the pool that it makes."""
-
-    kept: Executor
-
-    def pool(self, number: int, name: str) -> Executor:
-        self.kept = super().pool(number, name)
-        return self.kept
-
-
 def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, world: World) -> None:
     begun, let_go = threading.Semaphore(0), threading.Event()
 
@@ -165,12 +153,13 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, worl
         return let_go.wait(30)
 
     async def test() -> None:
-        threads, loop = KeptThreads(), asyncio.get_running_loop()
+        threads, loop = ShownThreads(), asyncio.get_running_loop()
         exports = Exports(world.parts.authenticator, world.store, observe=ignore, threads=threads)
         request = world.request("GET", "/plants.ndjson")
         response = await exports.run(request)
         export: Any = response.body
-        reads = [loop.run_in_executor(threads.kept, read) for _ in range(READING_THREADS + 2)]
+        pool, many = threads.pools["export"], READING_THREADS + 2
+        reads = [loop.run_in_executor(pool, read) for _ in range(many)]
         for _ in range(READING_THREADS):
             await asyncio.to_thread(begun.acquire)
         ending = asyncio.ensure_future(export.aclose())

@@ -6,7 +6,6 @@ import random
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Executor
 from typing import Any
 
 import httpx
@@ -27,10 +26,9 @@ from plantstore.errors import (
 from plantstore.formats import FORMATS
 from plantstore.observe import Committed, Imported
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
-from plantstore.threads import Threads
 from support.stores import Gate
 from support.streams import lines
-from support.world import JSON, VALID, World, until
+from support.world import JSON, VALID, ShownThreads, World, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 CSV = {"Content-Type": "text/csv"}
@@ -507,19 +505,8 @@ def test_a_list_whose_client_has_left_does_not_wait_for_its_rate(world: World) -
     assert len(world.store.plants) == 4
 
 
-class Shown(Threads):
-    """Threads whose pools a test may use."""
-
-    def __init__(self) -> None:
-        self.pools: dict[str, Executor] = {}
-
-    def pool(self, number: int, name: str) -> Executor:
-        self.pools[name] = super().pool(number, name)
-        return self.pools[name]
-
-
 def test_only_one_list_at_a_time_holds_the_plants_of_outcomes_that_are_not_counted() -> None:
-    threads, may_go_on = Shown(), threading.Event()
+    threads, may_go_on = ShownThreads(), threading.Event()
 
     async def send() -> list[int]:
         loop, thread = asyncio.get_running_loop(), threads.pools["import"]

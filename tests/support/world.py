@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import unquote
@@ -37,6 +38,17 @@ async def until(condition: Callable[[], object]) -> None:
     """Let other tasks and threads run until a condition holds."""
     while not condition():  # noqa: ASYNC110 (another thread makes it hold)
         await asyncio.sleep(0)
+
+
+class ShownThreads(Threads):
+    """Threads whose pools a test may use."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, Executor] = {}
+
+    def pool(self, number: int, name: str) -> Executor:
+        self.pools[name] = super().pool(number, name)
+        return self.pools[name]
 
 
 class Arriving:

@@ -15,10 +15,10 @@ import pytest
 
 from plantstore import __version__
 from plantstore.plants import NewPlant
-from project.test_commands_of_docs import Reader, commands, is_as_shown
 from support.command import output_of, run_program
 from support.fronts import free_port
 from support.postgres import Programs, Server, wait_until
+from support.reader import Reader, commands, is_as_shown
 from support.service import Client
 
 IMAGE: Final = f"plantstore:{__version__}"

@@ -136,7 +136,7 @@ def test_without_the_postgres_extra_the_error_says_what_to_install(
         "import sys; sys.modules['psycopg'] = None\n"
         "from plantstore.cli import main; sys.exit(main())"
     )
-    serve = ("serve", "--database", "postgresql://h/d")
+    serve = ("serve", "--port", "0", "--database", "postgresql://h/d")
     done = run_program(sys.executable, "-c", program, *serve, cwd=tmp_path, env=env)
 
     wheel = f"plantstore-{plantstore.__version__}-py3-none-any.whl"
@@ -153,7 +153,7 @@ def test_an_empty_database_that_may_not_be_migrated_is_an_error_that_names_the_c
     monkeypatch.setenv("PLANTSTORE_DATABASE", database)
     monkeypatch.setenv("PLANTSTORE_MIGRATE", "false")
 
-    refused = [run(tmp_path, "serve"), call(tmp_path, "token", "list")]
+    refused = [run(tmp_path, "serve", "--port", "0"), call(tmp_path, "token", "list")]
     migrated = call(tmp_path, "migrate")
     with serving(tmp_path) as (service, client):
         assert client.post(PLANT).status == 200

@@ -177,15 +177,6 @@ def test_put_with_if_none_match_any_never_replaces_a_plant(world: World) -> None
     assert world.store.plants == {-7: NewPlant(-7, "b")}
 
 
-@pytest.mark.parametrize(("method", "body"), [("GET", None), ("HEAD", None), *CHANGES])
-def test_a_malformed_field_is_400(planted: World, method: str, body: bytes | None) -> None:
-    for name in ("If-Match", "If-None-Match"):
-        answer = planted.send(method, "/plants/1", body, fields={name: "fir"})
-
-        assert answer.status_code == 400
-    assert planted.store.plants == {1: FIR}
-
-
 # Creates.
 
 

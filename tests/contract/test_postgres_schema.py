@@ -216,8 +216,6 @@ def test_a_role_that_may_not_grant_the_rights_gets_an_error(urls: Urls) -> None:
 
 # The operator's own rules: triggers, constraints and policies of a database.
 
-PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
-
 
 @pytest.fixture
 def owner(url: str) -> Iterator[str]:

@@ -283,9 +283,10 @@ def in_the_way(url: str, statement: str) -> psycopg.Connection:
     return connection
 
 
-def is_waiting(url: str) -> bool:
+def is_waiting(url: str, many: int = 1) -> bool:
+    """Return whether at least so many connections wait for a lock."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    return execute(url, waiting) != [(0,)]
+    return execute(url, waiting) >= [(many,)]
 
 
 def fails(ask: Callable[[], object]) -> bool:

@@ -84,6 +84,7 @@ FILES = {
         ("import bad.csv", 1, "must name the columns id and name"),
         ("export no/a.csv", 1, "no/a.csv cannot be written"),
         ("export a.csv", 1, "tag is empty"),
+        ("export old --format csv", 1, "old exists already; --force overwrites it"),
         ("backup logged.db --force", 1, "logged.db-wal exists: logged.db is in use"),
         ("backup journaled.db --force", 1, "journaled.db-journal exists: journaled.db is in use"),
         ("backup no/copy.db --force", 1, "/no"),

@@ -89,18 +89,22 @@ def fail_as_sqlite_would(partial: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_the_output_file_appears_when_the_block_ends_without_an_error(
+def test_the_output_file_appears_where_a_link_leads_when_the_block_ends_without_an_error(
     tmp_path: Path, *, force: bool
 ) -> None:
-    target = tmp_path / "target"
+    target, link = tmp_path / "**[1]?.csv", tmp_path / "link"
+    link.symlink_to(target.name)
+    if force:
+        target.write_text("old", encoding="utf-8")
 
-    with new_file(target, DATABASE, force=force, mode=0o640) as partial:
+    with new_file(link, DATABASE, force=force, mode=0o640) as partial:
         partial.write_text("whole", encoding="utf-8")
-        assert not target.exists()
+        assert not target.exists() or target.read_text(encoding="utf-8") == "old"
 
     assert target.read_text(encoding="utf-8") == "whole"
     assert target.stat().st_mode & 0o777 == 0o640
-    assert list(tmp_path.iterdir()) == [target]
+    assert link.is_symlink()
+    assert {*tmp_path.iterdir()} == {target, link}
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["before the write", "during the write"])

@@ -57,7 +57,7 @@ IMPORT, UNDO = "import, each plant", "undo, each plant"
 BAR = 1.3
 CREATE, LOOK_UP, PAGE, BY_NAME, SEARCH, TAGS = (
     "create",
-    "look-up",
+    "lookup",
     "page of 100",
     "page of 100 by name",
     "search, usual word",

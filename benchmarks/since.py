@@ -17,7 +17,7 @@ changes, its batches are smaller, so these are delayed less.""",
 changes, and reloads its list every five seconds.""",
     "peers": """creates take less CPU time, so each ratio is larger. Granian is new: the same
 operations and store on its server, which limits neither slow readers nor the memory.""",
-    "reads": """a look-up takes two thirds of the CPU time: no framework is between. A page of
+    "reads": """a lookup takes two thirds of the CPU time: no framework is between. A page of
 plants takes as much in SQLite as before.""",
     "transfer": "one statement stores a batch of an import, with all its indexes.",
 }

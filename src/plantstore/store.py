@@ -19,8 +19,8 @@ from plantstore.tokens import TokenRecord
 class Reads(NamedTuple):
     """How a service runs reads of one kind.
 
-    No read waits for one of another kind, except on SQLite: there `Tail`, `look`, and the search
-    of a CSV export for empty tags share the connections, and each may wait for the others.
+    No read waits for one of another kind, except on SQLite: there `Tail`, `check_readable`, and the
+    search of a CSV export for empty tags share the connections, and each may wait for the others.
 
     Attributes:
         threads: number of threads that read, each with a connection of its own.
@@ -52,13 +52,13 @@ READS: Final = {
 READS_AT_ONCE: Final = sum(reads.threads for reads in READS.values())
 
 # Connections of a process to PostgreSQL, besides those of exports. Six are not for READS: one
-# applies changes, one reads tokens, one writes everything else, one is for `look`, and `Tail` has
-# two: one waits for changes, and one reads them.
+# applies changes, one reads tokens, one writes everything else, one is for `check_readable`, and
+# `Tail` has two: one waits for changes, and one reads them.
 POSTGRES_CONNECTIONS_MAX: Final = READS_AT_ONCE + 6
 
-# How long an idle store is left alone after `tidy`, and after a `tidy` that something prevented.
-TIDY_SECONDS: Final = 5.0
-TIDY_SOON_SECONDS: Final = 1.0
+# How long an idle store is left alone after `maintain`, and after one that something prevented.
+MAINTENANCE_SECONDS: Final = 5.0
+MAINTENANCE_RETRY_SECONDS: Final = 1.0
 
 
 # Takes the number of the last change in a snapshot, or None if the feed is off.
@@ -100,16 +100,16 @@ class CheckReport(NamedTuple):
 class PlantStore(Protocol):
     """The plants of a store.
 
-    Threads: at most one thread at a time may call `apply_changes` and `tidy`, and at most one
+    Threads: at most one thread at a time may call `apply_changes` and `maintain`, and at most one
     `find_plants`, which may be another thread. Any thread may call the other methods at any time.
     As many reads of each kind run at once as READS has threads for it.
 
     A read sees every change that any process completed before the read began. Reads never
     block changes.
 
-    Every method raises StoreUnavailableError if the storage cannot be read, or written; `tidy` may
-    also return as if there was nothing to do. A later call may succeed. If the schema has another
-    version than this program knows, nothing is written, and the error is NothingDoneError.
+    Every method raises StoreUnavailableError if the storage cannot be read, or written; `maintain`
+    may also return as if there was nothing to do. A later call may succeed. If the schema has
+    another version than this program knows, nothing is written, and the error is NothingDoneError.
     """
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -131,7 +131,7 @@ class PlantStore(Protocol):
         """
         ...
 
-    def tidy(self) -> float:
+    def maintain(self) -> float:
         """Free a little disk space, and merge a little of an index. Call this while idle.
 
         Returns:
@@ -156,11 +156,11 @@ class PlantStore(Protocol):
         """
         ...
 
-    def look(self) -> None:
+    def check_readable(self) -> None:
         """Check that plants can be read, and that the database was not lost. It writes nothing."""
         ...
 
-    def probe(self) -> None:
+    def check_writable(self) -> None:
         """Check that plants can be read and written: write something small, and sync it."""
         ...
 

@@ -130,11 +130,11 @@ def test_requests_with_one_token_share_a_look_up(world: World) -> None:
 
     world.post(token=mint()[:-1] + "!")
 
-    assert world.store.calls["find_token"] == 1, "a wrong checksum is refused without a look-up"
+    assert world.store.calls["find_token"] == 1, "a wrong checksum is refused without a lookup"
 
 
 class HeldStore(MemoryStore):
-    """A store that answers some look-ups only when allowed, with what it had when it was asked."""
+    """A store that answers some lookups only when allowed, with what it had when it was asked."""
 
     def __init__(self) -> None:
         super().__init__()

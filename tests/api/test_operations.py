@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from plantstore.api.monitoring import FAILURE_SECONDS, LOOK_SECONDS
+from plantstore.api.monitoring import FAILURE_SECONDS, RESULT_SECONDS
 from plantstore.changes import InSet
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import ReadFailed, ReadinessChanged
@@ -91,19 +91,19 @@ def test_while_the_store_works_readiness_writes_nothing(world: World) -> None:
     assert [(answer.status_code, answer.json()) for answer in answers] == [
         (200, {"status": "ok"})
     ] * 12
-    assert (world.store.calls["probe"], world.store.calls["look"]) == (0, 2)
+    assert (world.store.calls["check_writable"], world.store.calls["check_readable"]) == (0, 2)
 
 
 def test_while_the_store_cannot_be_read_the_service_is_not_ready(world: World) -> None:
     error = StoreUnavailableError("The database cannot be reached")
-    world.store.fail(error, "look")
+    world.store.fail(error, "check_readable")
 
     assert_error(world.ask("GET", "/readyz"), 503, ErrorCode.STORE_UNAVAILABLE, error.message)
     world.store.repair()
-    world.now += 2 * LOOK_SECONDS
+    world.now += 2 * RESULT_SECONDS
     assert ready(world) == 200
 
-    assert world.store.calls["probe"] == 0
+    assert world.store.calls["check_writable"] == 0
     assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 
@@ -111,7 +111,7 @@ def ready(world: World, method: str = "GET") -> int:
     return world.ask(method, "/readyz").status_code
 
 
-def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds(
+def test_while_commits_fail_the_service_is_not_ready_even_if_the_check_succeeds(
     world: World,
 ) -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
@@ -128,27 +128,27 @@ def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds(
     assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 
-def test_after_a_failure_probes_once_a_second_decide_until_one_succeeds(world: World) -> None:
+def test_after_a_failure_checks_once_a_second_decide_until_one_succeeds(world: World) -> None:
     error = StoreUnavailableError("The database cannot be reached", "refused by 10.0.0.1")
-    world.store.fail(error, "apply_changes", "probe")
+    world.store.fail(error, "apply_changes", "check_writable")
     world.post()
     world.now += FAILURE_SECONDS
 
-    for probes in (1, 2):
+    for checks in (1, 2):
         for _ in range(3):
             answer = world.ask("GET", "/readyz")
             assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
             assert answer.headers["Retry-After"] == "1"
             assert answer.json()["message"] == "The database cannot be reached"
-        assert world.store.calls["probe"] == probes
-        world.now += 2 * LOOK_SECONDS
+        assert world.store.calls["check_writable"] == checks
+        world.now += 2 * RESULT_SECONDS
     assert world.ask("GET", "/healthz").status_code == 200
     world.store.repair()
     for _ in range(3):
         assert ready(world) == 200
-        world.now += 2 * LOOK_SECONDS
+        world.now += 2 * RESULT_SECONDS
 
-    assert world.store.calls["probe"] == 3
+    assert world.store.calls["check_writable"] == 3
     assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 

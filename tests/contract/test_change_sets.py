@@ -142,7 +142,7 @@ def test_a_set_whose_first_change_is_trimmed_is_refused_and_one_without_changes_
         old = f"UPDATE changes SET at = at - {7 * 86_400} WHERE number <= {first[-1].number}"
         change(database, old)
 
-        while store.tidy() == 0:
+        while store.maintain() == 0:
             pass
 
         with refused(ErrorCode.CHANGES_GONE):

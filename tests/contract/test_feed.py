@@ -227,7 +227,7 @@ def test_changes_that_are_too_old_or_too_many_are_trimmed_and_the_others_stay(
         before = Copy().follow(store).changes
 
         turns = 0
-        while store.tidy() == 0:
+        while store.maintain() == 0:
             turns += 1
             assert turns < 100
 
@@ -251,7 +251,7 @@ def test_a_feed_that_is_off_keeps_no_change_also_if_its_time_is_in_the_future(
         change(database, AHEAD)
         store.keep_changes(0)
 
-        store.tidy()
+        store.maintain()
 
         kept = apsw.Connection(str(path)).execute("SELECT count(*) FROM changes").get
     assert kept == 0

@@ -12,7 +12,7 @@ from plantstore.errors import NothingDoneError, StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import newest_version
-from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, Store
+from plantstore.store import MAINTENANCE_RETRY_SECONDS, MAINTENANCE_SECONDS, Store
 from plantstore.tokens import TokenRecord
 from support.other_programs import change, engine_of, file_of, schema_of, set_version
 from support.postgres import execute, in_the_way, is_waiting, wait_until
@@ -32,7 +32,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "revoke token": lambda store: store.revoke_token("first", 7),
     "forget token": lambda store: store.forget_token(b"1"),
     "hand out ids": lambda store: store.hand_out_ids(3),
-    "probe": lambda store: store.probe(),
+    "check_writable": lambda store: store.check_writable(),
 }
 
 # What a migration to the next version may do to the plants.
@@ -116,11 +116,11 @@ def test_an_idle_store_does_not_trim_the_feed_of_a_schema_of_another_version(
     set_version(fenced.url, fenced.known + 1)
     before = fenced.content()
 
-    assert fenced.store.tidy() == TIDY_SOON_SECONDS
+    assert fenced.store.maintain() == MAINTENANCE_RETRY_SECONDS
 
     assert fenced.content() == before
     set_version(fenced.url, fenced.known)
-    assert fenced.store.tidy() == TIDY_SECONDS
+    assert fenced.store.maintain() == MAINTENANCE_SECONDS
     assert fenced.content() != before
 
 

@@ -40,8 +40,8 @@ def test_a_change_to_a_moved_replaced_or_deleted_file_is_not_acknowledged(
         file.write_bytes(kept.read_bytes())
 
     for act in (
-        store.look,
-        store.probe,
+        store.check_readable,
+        store.check_writable,
         lambda: store.apply_changes([NewPlant(2, "b")]),
         lambda: store.add_token(TokenRecord("a", digest("a"), frozenset(SCOPES), 0)),
     ):
@@ -51,7 +51,7 @@ def test_a_change_to_a_moved_replaced_or_deleted_file_is_not_acknowledged(
     assert store.list_tokens() == []
     if fate != "deleted":
         kept.rename(file)
-        store.probe()
+        store.check_writable()
         assert store.apply_changes([NewPlant(3, "c")]) == [Outcome.STORED]
 
 
@@ -84,7 +84,7 @@ def test_after_a_loss_nothing_is_copied_to_the_files_at_the_paths(path: Path, su
     before = [each.read_bytes() for each in files]
 
     with pytest.raises(StoreUnavailableError):
-        store.probe()
+        store.check_writable()
     store.close()
 
     assert [each.read_bytes() for each in files] == before

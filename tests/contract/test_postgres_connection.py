@@ -193,7 +193,7 @@ def test_a_database_that_becomes_read_only_is_read_and_says_why_it_takes_no_chan
         assert "session is read-only" in caught.value.reason
         assert store.check().problems == []
         assert found == [{1: PLANT}] * 2
-        wait_until(lambda: fails(store.probe))
+        wait_until(lambda: fails(store.check_writable))
     wait_until(lambda: is_back(store))
 
 
@@ -365,7 +365,8 @@ def test_a_process_has_a_connection_for_each_use_that_may_run_at_once(
     calls = [reads[kind] for kind, each in READS.items() for _ in range(each.threads)]
     calls += [lambda store: store.apply_changes([PLANT])]
     calls += 2 * [reads["find_token"], lambda store: store.hand_out_ids(1)]  # with a lock for each
-    calls += [reads["read_changes"], lambda store: store.look()]  # of `Tail` and of `/readyz`
+    calls += [reads["read_changes"]]  # of `Tail`
+    calls += [lambda store: store.check_readable()]  # of `/readyz`
     calls += READING_THREADS * [lambda store: store.list_plants(Listing(tag=""))]
     connections_max = POSTGRES_CONNECTIONS_MAX + READING_THREADS
     every_table = "LOCK plants, tokens, changes, feed IN ACCESS EXCLUSIVE MODE"
@@ -447,4 +448,4 @@ def test_plants_are_stored_through_a_pooler_in_session_mode(
         contextlib.closing(open_store(through)) as store,
     ):
         assert store.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
-        store.probe()
+        store.check_writable()

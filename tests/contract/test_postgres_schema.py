@@ -143,7 +143,7 @@ def use(store: Store) -> None:
     store.close_set("a set")
     assert len(store.read_changes(begin, 10).items) == 2
     store.keep_changes(0)
-    store.tidy()
+    store.maintain()
 
 
 def migrate(urls: Urls, grant_to: str | None = USER) -> None:
@@ -180,17 +180,17 @@ def test_a_probe_names_all_missing_rights_until_they_are_granted(urls: Urls) -> 
         execute(urls.owner, f"REVOKE ALL ON totals FROM {quoted(USER)}")
         execute(urls.owner, f"REVOKE INSERT ON plants FROM {quoted(USER)}")
         with pytest.raises(StoreUnavailableError) as probed:
-            store.probe()
+            store.check_writable()
         with pytest.raises(StoreUnavailableError) as changed:
             store.apply_changes([PLANT])
         migrate(urls)
 
-        store.probe()
+        store.check_writable()
 
         assert store.apply_changes([PLANT]) == [Outcome.STORED]
         execute(urls.owner, f'REVOKE USAGE ON SCHEMA "the beds" FROM {quoted(USER)}')
         with pytest.raises(StoreUnavailableError, match=f"SELECT on plants, .*{ADVICE}"):
-            store.probe()
+            store.check_writable()
     missing = "INSERT on plants, SELECT on totals, INSERT on totals, UPDATE on totals"
     assert probed.value.message == (
         f"The database cannot be written: the role lacks {missing}{ADVICE}"

@@ -57,7 +57,7 @@ CHANGES: dict[str, Ask] = {
     "delete": lambda store: store.apply_changes([Deletion(1)]),
     "nothing to delete": lambda store: store.apply_changes([Deletion(9)]),
     "revoke token": lambda store: store.revoke_token("ann", 5),
-    "probe": lambda store: store.probe(),
+    "check_writable": lambda store: store.check_writable(),
 }
 
 
@@ -153,7 +153,7 @@ def test_without_enough_standbys_a_store_opens_and_reads_and_refuses_changes(
             with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
                 store.apply_changes([PLANT])
             with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
-                store.probe()
+                store.check_writable()
 
 
 def sessions(server: Server) -> set[object]:

@@ -129,7 +129,7 @@ def test_after_a_failed_checkpoint_nothing_is_changed_so_that_the_log_keeps_all_
         assert disk.refused == 1
         disk.heal()
 
-        for refused in (store.probe, lambda: store.apply_changes([NewPlant(121, "b")])):
+        for refused in (store.check_writable, lambda: store.apply_changes([NewPlant(121, "b")])):
             with pytest.raises(NothingDoneError, match="start again"):
                 refused()
         assert len(store.find_plants([*range(200)])) == 121

@@ -35,7 +35,7 @@ from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.sqlite_tags import tags_query
 from plantstore.storage.sqlite.wal import PAUSE_SECONDS, WAIT_SECONDS, WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
-from plantstore.store import READS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
+from plantstore.store import MAINTENANCE_RETRY_SECONDS, MAINTENANCE_SECONDS, READS_AT_ONCE
 from support.stores import read_all
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -72,7 +72,7 @@ def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLite
     log = path.with_name("plants.db-wal")
     before, report = log.read_bytes(), store.check()
 
-    store.probe()
+    store.check_writable()
 
     assert len(log.read_bytes()) > len(before)
     assert store.check() == report
@@ -81,7 +81,7 @@ def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLite
 def test_a_command_that_only_reads_writes_neither_the_database_nor_its_log(
     path: Path, store: SQLiteStore
 ) -> None:
-    store.probe()
+    store.check_writable()
     files = [path, Path(f"{path}-wal")]
     for file in files:
         os.utime(file, (0, 0))
@@ -95,7 +95,7 @@ def test_a_command_that_only_reads_writes_neither_the_database_nor_its_log(
 @pytest.mark.parametrize(
     ("connection", "act"),
     [
-        ("_small_writes", lambda store: store.probe()),
+        ("_small_writes", lambda store: store.check_writable()),
         ("_writes", lambda store: store.apply_changes([NewPlant(2, "b")])),
         ("_writes", lambda store: store.apply_changes([Deletion(1)])),
     ],
@@ -369,15 +369,15 @@ def test_the_writer_waits_briefly_for_a_long_read_and_then_pauses_before_the_nex
 
 def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLiteStore) -> None:
     write(store, 0)
-    assert store.tidy() == TIDY_SECONDS
+    assert store.maintain() == MAINTENANCE_SECONDS
     assert log_bytes(path) > MIB, "a short log is not truncated"
     with reading(path):
         for id_ in range(1, 20):
             write(store, id_)
-        assert store.tidy() == TIDY_SOON_SECONDS
+        assert store.maintain() == MAINTENANCE_RETRY_SECONDS
         assert log_bytes(path) > LOG_BYTES_MAX
 
-    assert store.tidy() == TIDY_SECONDS
+    assert store.maintain() == MAINTENANCE_SECONDS
     assert log_bytes(path) == 0
     write(store, 20)
     assert len(store.find_plants([*range(21)])) == 21
@@ -396,12 +396,12 @@ def test_an_idle_store_merges_the_segments_that_large_batches_left_and_then_writ
         store.apply_changes([NewPlant(id_, f"Abies {id_}") for id_ in range(first, first + 1_000)])
     before = segments(path)
 
-    while store.tidy() == 0:
+    while store.maintain() == 0:
         pass
 
     assert segments(path) < before / 2
     merged_bytes = log_bytes(path)
-    assert store.tidy() == TIDY_SECONDS
+    assert store.maintain() == MAINTENANCE_SECONDS
     assert log_bytes(path) == merged_bytes
     assert store.check().problems == []
 

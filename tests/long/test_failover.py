@@ -55,7 +55,7 @@ def test_no_follower_is_told_a_change_that_no_standby_has(
         with pytest.raises(StoreUnavailableError, match="cannot be written"):
             store.apply_changes([LATER])
     wait_until(lambda: not waits_for_the_standby(primary))
-    assert fails(store.probe)
+    assert fails(store.check_writable)
     if standbys_min:
         primary.use_names("")
 

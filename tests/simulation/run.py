@@ -217,7 +217,7 @@ class Run:
         for problem in await asyncio.gather(*working, return_exceptions=True):
             if isinstance(problem, Exception):
                 raise problem
-        # The look-up of a request that was cancelled at the end of the time ends by itself.
+        # The lookup of a request that was cancelled at the end of the time ends by itself.
         left += [name for name in self.loop.threads.left() if not name.endswith("-tokens")]
         self.model.violations += [f"left after the stop: {each}" for each in left]
 

@@ -77,7 +77,7 @@ class SlowStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.store, name)
-        if not callable(found) or name == "tidy":
+        if not callable(found) or name == "maintain":
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:

@@ -300,7 +300,11 @@ def fails(ask: Callable[[], object]) -> bool:
 def is_back(store: Store) -> bool:
     return not any(
         fails(ask)
-        for ask in (store.probe, lambda: store.find_plants([1]), lambda: store.apply_changes([]))
+        for ask in (
+            store.check_writable,
+            lambda: store.find_plants([1]),
+            lambda: store.apply_changes([]),
+        )
     )
 
 

@@ -44,8 +44,8 @@ READ_METHODS: Final[dict[str, Callable[[Store], Any]]] = {
     "count_plants": lambda store: store.count_plants(),
 }
 OTHER_METHODS: Final = {
-    *("apply_changes", "tidy", "hand_out_ids", "keep_changes", "watch_changes", "look", "probe"),
-    "close_set",
+    *("apply_changes", "maintain", "hand_out_ids", "keep_changes", "watch_changes", "close_set"),
+    *("check_readable", "check_writable"),
     *("add_token", "revoke_token", "forget_token"),
     *("has_room_for_export", "check", "back_up", "reindex", "close"),
 }
@@ -115,7 +115,7 @@ class WatchedStore:
             self.calls[name] += 1
             if name in self.before:
                 self.before[name](*arguments)
-            is_write = name in {"apply_changes", "tidy"}
+            is_write = name in {"apply_changes", "maintain"}
             with self._writing if is_write else contextlib.nullcontext():
                 return found(*arguments, **named)
 

@@ -19,7 +19,7 @@ from plantstore.observe import (
     ignore,
 )
 from plantstore.plants import NewPlant, Plant
-from plantstore.store import TIDY_SECONDS
+from plantstore.store import MAINTENANCE_SECONDS
 from plantstore.threads import Threads
 from support.stores import Gate, MemoryStore, WatchedStore
 
@@ -116,12 +116,12 @@ def test_a_writer_changes_the_store_and_tidies_it_up_until_it_is_done_in_its_tur
             assert turnstile.locked()
             return super().apply_changes(changes)
 
-        def tidy(self) -> float:
+        def maintain(self) -> float:
             calls.append(turnstile.locked())
             if len(calls) < 3:
                 return 0
             is_tidy.set()
-            return TIDY_SECONDS
+            return MAINTENANCE_SECONDS
 
     async def test(writer: GroupCommit) -> None:
         await writer.submit(plant(1))
@@ -158,7 +158,7 @@ def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> N
     threads = Quiet()
 
     class Store(MemoryStore):
-        def tidy(self) -> float:
+        def maintain(self) -> float:
             result = results.pop(0)
             if isinstance(result, StoreUnavailableError):
                 raise result

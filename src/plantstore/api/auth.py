@@ -30,7 +30,7 @@ PAUSE_SECONDS: Final = 0.001
 # The number of cached tokens. When it is reached, the cache is emptied.
 CACHED_TOKENS_MAX: Final = 10_000
 
-# While so many tokens wait for a look-up, others are refused, unless they were valid before. The
+# While so many tokens wait for a lookup, others are refused, unless they were valid before. The
 # number of connections is no limit: a client may leave before its token was looked up.
 WAITING_LOOKUPS_MAX: Final = 1_000
 
@@ -38,7 +38,7 @@ _NOT_CACHED: Final = (0.0, None)
 
 
 class _Lookup:
-    """A look-up of a token.
+    """A lookup of a token.
 
     Attributes:
         asked_at: the time at which the store was asked, by the monotonic clock; infinity before.
@@ -92,7 +92,7 @@ class Authenticator:
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
         self._threads = threads
-        # Nobody whose token is known waits for the look-ups of tokens that somebody invents.
+        # Nobody whose token is known waits for the lookups of tokens that somebody invents.
         self._threads_of_known = threads.pool(1, "known-tokens")
         self._threads_of_others = threads.pool(1, "other-tokens")
 
@@ -142,7 +142,7 @@ class Authenticator:
 
         Raises:
             RequestError: TOKEN_MISSING or TOKEN_INVALID; OVERLOADED if too many tokens wait for a
-                look-up.
+                lookup.
             StoreUnavailableError: the token cannot be looked up.
 
         """

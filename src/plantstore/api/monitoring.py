@@ -13,12 +13,12 @@ from plantstore.messages import Request, Response
 from plantstore.observe import Observer, ReadinessChanged
 from plantstore.store import PlantStore
 
-# How long the result of a probe, and a rendering of the metrics count as current. This
+# How long the result of a check of the store, and a rendering of the metrics count as current. This
 # limits their cost, no matter how many requests there are.
-LOOK_SECONDS: Final = 1.0
+RESULT_SECONDS: Final = 1.0
 
-# How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
-# may succeed in this time, because it needs less disk space, for example.
+# How long a failed commit makes the service not ready, unless a later commit succeeds. A
+# check may succeed in this time, because it needs less disk space, for example.
 FAILURE_SECONDS: Final = 10.0
 
 _OK: Final = b'{"status":"ok"}'
@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 
 
 class _Shared(Generic[ResultT]):
-    """The result of a function that a thread runs, at most once in LOOK_SECONDS."""
+    """The result of a function that a thread runs, at most once in RESULT_SECONDS."""
 
     def __init__(self, function: Callable[[], ResultT], monotonic: Callable[[], float]) -> None:
         self._function = function
@@ -42,7 +42,7 @@ class _Shared(Generic[ResultT]):
         """Return the result of the current run, or of a new one."""
         now = self._monotonic()
         run = self._run
-        if run is None or (run.done() and now - self._began_at > LOOK_SECONDS):
+        if run is None or (run.done() and now - self._began_at > RESULT_SECONDS):
             self._began_at = now
             run = self._run = asyncio.ensure_future(asyncio.to_thread(self._function))
         return run
@@ -57,8 +57,8 @@ class Readiness:
     """`/readyz`: whether a plant would be stored.
 
     The response shows the result of the last commit, and whether the store can be read. Some time
-    after a failure, the store is probed until a probe or a commit succeeds. All requests within a
-    second share one look or probe. So requests write nothing while the store works.
+    after a failure, `check_writable` is called until it or a commit succeeds. All requests within a
+    second share one check. So requests write nothing while the store works.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Readiness:
         self._writer = writer
         self._monotonic = monotonic
         self._observe = observe
-        self._look = _Shared(store.look, monotonic)
-        self._probe = _Shared(store.probe, monotonic)
+        self._readable = _Shared(store.check_readable, monotonic)
+        self._writable = _Shared(store.check_writable, monotonic)
         self._is_ready = True
-        self._survived: BaseException | None = None  # a failure after which a probe succeeded
+        self._survived: BaseException | None = None  # a failure after which a check succeeded
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -88,12 +88,12 @@ class Readiness:
             raise StoreUnavailableError("The service is stopping")
         failure = self._writer.failure
         if failure is None or failure is self._survived:
-            await self._wait(self._look)
+            await self._wait(self._readable)
         elif self._monotonic() - self._writer.failed_at < FAILURE_SECONDS:
             self._record(failure)
             raise StoreUnavailableError(failure.message)
         else:
-            await self._wait(self._probe)
+            await self._wait(self._writable)
             self._survived = failure
         return json_response(_OK)
 

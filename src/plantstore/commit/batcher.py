@@ -17,10 +17,10 @@ when the service is idle and large when it is busy.
 
 Rule 1: no caller is answered before the call that runs its request has returned. One
     method answers all callers, with the results of the call.
-Rule 2: a caller that is cancelled loses only its own answer. All callers of a batch
+Rule 2: a caller that is cancelled loses only its own result. All callers of a batch
     await one future, which cannot be cancelled.
 Rule 3: a full queue refuses a request at once. Waiting would only hide the overload.
-    A request counts from `submit` until its answer.
+    A request counts from `submit` until its result.
 Rule 4: a request that is refused never affects its neighbours. If a call says that it did
     nothing, and one of its requests may be the cause, its halves are run by themselves, and so on.
     Other requests may be run between the halves of a batch of `submit_all`. After any other error,
@@ -180,7 +180,7 @@ class Batcher(Generic[RequestT, ResultT]):
         # Held by the caller of `submit_all` whose batch is in the queue.
         self._batch_lock = asyncio.Lock()
         self.last_single_at = -math.inf
-        # Requests without an answer yet: those of `submit`, and those of `submit_all`.
+        # Requests without a result yet: those of `submit`, and those of `submit_all`.
         self._waiting = 0
         self._waiting_together = 0
 

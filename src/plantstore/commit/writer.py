@@ -89,7 +89,7 @@ class GroupCommit(Batcher[Change, Result]):
             name="writer",
             waiting_max=waiting_max,
             batch_max=batch_max,
-            idle=store.tidy,
+            idle=store.maintain,
             turnstile=turnstile,
             threads=threads,
         )

@@ -53,8 +53,8 @@ class TrustedProxies:
         if scheme in ("http", "https"):
             request.scheme = scheme
         hops = [_parse(hop.strip()) for hop in request.fields.get("x-forwarded-for", "").split(",")]
-        strangers = [hop for hop in hops if not self._is_trusted(hop[0])]
-        client = strangers[-1] if strangers else hops[0]
+        untrusted = [hop for hop in hops if not self._is_trusted(hop[0])]
+        client = untrusted[-1] if untrusted else hops[0]
         if client[0]:
             request.client = client
 

@@ -39,7 +39,7 @@ HANDSHAKES_MAX: Final = 256
 _RETRY_SECONDS: Final = 0.1
 
 # How often a shutdown looks whether the last request has ended.
-_LOOK_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 
 
 async def serve(
@@ -77,7 +77,7 @@ async def shut_down(server: Server) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(server.stop_seconds):
             while server.connections or server.tasks:  # noqa: ASYNC110 (both are sets)
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
     if server.tasks:
         logging.getLogger(__name__).error("Requests were cancelled: %d", len(server.tasks))
     for task in [*server.tasks]:

@@ -55,7 +55,7 @@ from plantstore.storage.postgres.session import (
     translate_errors,
 )
 from plantstore.storage.tables import LatestTags, TokenAndIdTables
-from plantstore.store import TIDY_SECONDS, CheckReport, OnDamaged, OnNumber
+from plantstore.store import MAINTENANCE_SECONDS, CheckReport, OnDamaged, OnNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -126,11 +126,11 @@ class PostgresStore(TokenAndIdTables):
                 self._trim(2 * len(changes))
         return results
 
-    def tidy(self) -> float:
+    def maintain(self) -> float:
         return self._trim()
 
     def _trim(self, changes_max: int = 0) -> float:
-        """Trim the feed. Return what `tidy` does."""
+        """Trim the feed. Return what `maintain` does."""
         with self._writing() as connection:
             with fenced(connection):
                 has_more = FEED.trim(connection.fetch, max(TRIMMED_MAX, changes_max))
@@ -138,7 +138,7 @@ class PostgresStore(TokenAndIdTables):
                 return 0
             self._primary.report(connection)
         self._trim_at = time.monotonic() + TRIM_SECONDS
-        return TIDY_SECONDS
+        return MAINTENANCE_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with self._reading() as connection:
@@ -200,10 +200,10 @@ class PostgresStore(TokenAndIdTables):
         with self._snapshot() as connection:
             return count_plants(connection)
 
-    def look(self) -> None:
+    def check_readable(self) -> None:
         self.find_plants([0])
 
-    def probe(self) -> None:
+    def check_writable(self) -> None:
         with self._others_lock, self._writing() as connection:
             require_rights(connection, _CANNOT_WRITE)
         self._change(MARK, self._slot)

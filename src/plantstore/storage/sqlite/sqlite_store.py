@@ -77,9 +77,9 @@ from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, WalLimit, log_by
 from plantstore.storage.sqlite.word_index import index_next, merge, start_over
 from plantstore.storage.tables import LatestTags, TokenAndIdTables
 from plantstore.store import (
+    MAINTENANCE_RETRY_SECONDS,
+    MAINTENANCE_SECONDS,
     READS_AT_ONCE,
-    TIDY_SECONDS,
-    TIDY_SOON_SECONDS,
     CheckReport,
     OnDamaged,
     OnNumber,
@@ -211,7 +211,7 @@ class SQLiteStore(TokenAndIdTables):
         with contextlib.suppress(StoreUnavailableError, apsw.Error), transaction(self._writes):
             FEED.trim(executor(self._writes), changes_max)
 
-    def tidy(self) -> float:
+    def maintain(self) -> float:
         try:
             with translate_errors(_CANNOT_WRITE):
                 with self._guard.checked(), transaction(self._writes):
@@ -222,9 +222,9 @@ class SQLiteStore(TokenAndIdTables):
                 if has_more:
                     self._wal_limit.bound()
                     return 0
-                return TIDY_SECONDS if self._wal_limit.trim() else TIDY_SOON_SECONDS
+                return MAINTENANCE_SECONDS if self._wal_limit.trim() else MAINTENANCE_RETRY_SECONDS
         except StoreUnavailableError:
-            return TIDY_SOON_SECONDS
+            return MAINTENANCE_RETRY_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with translate_errors(_CANNOT_READ):
@@ -303,12 +303,12 @@ class SQLiteStore(TokenAndIdTables):
             with contextlib.closing(open_immutable(path)) as copy:
                 return check(copy, path)
 
-    def look(self) -> None:
+    def check_readable(self) -> None:
         with self._reading_page() as connection:
             self._guard.require_files()
             count_plants(connection)
 
-    def probe(self) -> None:
+    def check_writable(self) -> None:
         with self._changing():
             # SQLite writes the page even though the value stays the same. The schema is
             # unchanged.

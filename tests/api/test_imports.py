@@ -505,6 +505,32 @@ def test_a_list_whose_client_has_left_does_not_wait_for_its_rate(world: World) -
     assert len(world.store.plants) == 4
 
 
+@pytest.mark.world(rate_per_token="4/day")
+def test_a_list_that_is_not_made_counts_as_one_use_of_its_token(world: World) -> None:
+    request = world.request("POST", "/changes", **{"content-type": "application/x-ndjson"})
+    request.body = b"\n".join(creates(1, 7))
+    has_left = iter([False, False])  # until its uses are counted
+    request.is_client_gone = lambda: next(has_left, True)
+
+    with pytest.raises(ClientGoneError):
+        world.run(world.app(request))
+
+    assert [world.get("/token").status_code for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_list_is_answered_if_the_feed_cannot_be_read_after_it(world: World) -> None:
+    def fail(*_: object) -> None:
+        if world.store.plants:
+            raise StoreUnavailableError("disk I/O error")
+
+    world.store.before["read_changes"] = fail
+
+    answer = change(world, *creates(1, 3))
+
+    assert (answer.status_code, answer.json()["stored"]) == (200, 2)
+    assert "Changes-After" not in answer.headers
+
+
 def test_only_one_list_at_a_time_holds_the_plants_of_outcomes_that_are_not_counted() -> None:
     threads, may_go_on = ShownThreads(), threading.Event()
 

@@ -8,6 +8,7 @@ by itself when the server is back.
 import contextlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +17,14 @@ from pathlib import Path
 import pytest
 
 import plantstore
+from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
 from plantstore.storage import open_store
 from support.command import call, run, run_program
 from support.load import Load
 from support.postgres import Databases, Programs, Server, running_pair, url_of, wait_until
-from support.service import Service, serving, stored_plants
+from support.service import PLANTSTORE, Service, opened, serving, stored_plants
 
 pytestmark = pytest.mark.engines("postgres")
 
@@ -87,6 +89,34 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
             assert load.acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
         sent = {id_: plant for load in loads for id_, plant in load.sent.items()}
         assert stored.items() <= sent.items(), "a plant is stored that no client sent"
+
+
+def test_an_import_whose_database_goes_away_says_how_it_is_undone(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    row = '{{"id":{0},"name":"Rosa"}}\n'
+    with contextlib.ExitStack() as servers:
+        url = servers.enter_context(Server(postgres_programs, "lost")).url()
+        with opened(url) as store:
+            store.keep_changes(7)
+            importing = subprocess.Popen(
+                [*PLANTSTORE, "import", "-", "--format", "jsonl", "--database", url],
+                cwd=tmp_path,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert importing.stdin is not None
+            importing.stdin.write("".join(map(row.format, range(5 * BATCH_ROWS_MAX))))
+            importing.stdin.flush()
+            wait_until(lambda: store.count_plants() > 0)
+        servers.close()
+        _, complained = importing.communicate(row.format(-1), timeout=60)
+
+    assert importing.returncode == 1
+    assert "To undo: plantstore undo" in complained
+    assert "Traceback" not in complained
 
 
 def test_the_log_and_the_metrics_show_the_primary_and_its_standbys(

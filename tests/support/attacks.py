@@ -258,6 +258,7 @@ SMALL_CHUNKS: Final = chunked(b'{"id":1,"name":"%b"}' % (b"x" * 15_000), 1)
 REPLACE: Final = send(
     b"PUT /plants/%d" % (LARGE_ID + LARGE_PLANTS - 1), filled(b'{"name":"', b"x", b'"}')
 )
+DELETE_TOO_LARGE: Final = send(b"DELETE /plants/-1", b"x" * 2 * MIB)
 
 ATTACKS: Final = [
     Attack("the smallest request", "no token", lambda _: b"GET /x HTTP/1.0\r\n\r\n"),
@@ -282,6 +283,7 @@ ATTACKS: Final = [
         for what, line in LINES.items()
     ),
     Attack("the deletion of what is not there", "change", bare(b"DELETE /plants/-1")),
+    Attack("a deletion with a body that is too large", "change", DELETE_TOO_LARGE, 10),
     Attack("a large plant in the place of another", "change", REPLACE),
 ]
 

@@ -180,7 +180,9 @@ class BulkChanges:
         try:
             before = await self._last_number(job)
             await self._make_all(job, steps)
-            after = await self._last_number(job)
+            after = None
+            with contextlib.suppress(RequestError):  # the changes are made, if it is read or not
+                after = await self._last_number(job)
         except RequestError as error:
             if job.has_made:
                 error.message = error.message.removesuffix("; nothing was done")
@@ -236,28 +238,35 @@ class BulkChanges:
 
         """
         changes = step.changes
-        await self._spend(job, uses)
-        await self.admit(job.request, job.scopes)
-        async with self._making:
-            if job.is_over:
-                return
-            job.require_client()
-            if job.dry_run is None:
-                in_set = changes if job.set_name is None else AllInSet(changes, job.set_name)
-                outcomes = await self._writer.submit_all(in_set)
-                job.has_made |= not all(isinstance(each, RequestError) for each in outcomes)
-            else:
-                stored = await self._reader.find_plants([change.id for change in changes])
-                job.dry_run.bytes_max = DRY_RUN_BYTES_MAX // self.limit.running
-                outcomes = await self.in_thread(job.dry_run.decide, changes, stored)
+        outcomes: Sequence[Result | RequestError] = ()
+        if not await self._spend(job, uses):
+            return
+        try:
+            await self.admit(job.request, job.scopes)
+            async with self._making:
+                if job.is_over:
+                    return
+                job.require_client()
+                if job.dry_run is None:
+                    in_set = changes if job.set_name is None else AllInSet(changes, job.set_name)
+                    outcomes = await self._writer.submit_all(in_set)
+                    job.has_made |= not all(isinstance(each, RequestError) for each in outcomes)
+                else:
+                    stored = await self._reader.find_plants([change.id for change in changes])
+                    job.dry_run.bytes_max = DRY_RUN_BYTES_MAX // self.limit.running
+                    outcomes = await self.in_thread(job.dry_run.decide, changes, stored)
+                if job.outcomes_have_plants:  # only one step at a time may hold that much memory
+                    await self.in_thread(step.settle, outcomes)
+        finally:
             self._give_back(job, step.uses, uses, outcomes)
-            if job.outcomes_have_plants:  # only one step at a time may hold that much memory
-                await self.in_thread(step.settle, outcomes)
         if not job.outcomes_have_plants:
             await self.in_thread(step.settle, outcomes)
 
-    async def _spend(self, job: Job, uses: int) -> None:
-        """Count uses of the token. Wait for its rate if this takes no longer than a client may."""
+    async def _spend(self, job: Job, uses: int) -> bool:
+        """Count uses of the token. Wait for its rate if this takes no longer than a client may.
+
+        Return whether they are counted. They are not if the job is over.
+        """
         limit = self._authenticator.rate_limit
         while not job.is_over:
             job.require_client()
@@ -269,7 +278,8 @@ class BulkChanges:
                     raise
                 await asyncio.sleep(seconds)
             else:
-                return
+                return True
+        return False
 
     def _give_back(
         self, job: Job, uses: int, spent: int, outcomes: Sequence[Result | RequestError]

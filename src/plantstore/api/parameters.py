@@ -62,11 +62,8 @@ def json_head() -> Response:
 async def read_record(request: Request, media_types: Sequence[str] = (MEDIA_JSON,)) -> bytes:
     """Read the body of a request, which must have one of these media types.
 
-    It has at most PLANT_BYTES_MAX. A body whose Content-Length is larger is not read. One without a
-    Content-Length is counted as it arrives.
-
     Raises:
-        RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
+        RequestError: UNSUPPORTED_MEDIA_TYPE; or as `read_body` does.
 
     """
     given = request.fields.get("content-type", "")
@@ -76,17 +73,30 @@ async def read_record(request: Request, media_types: Sequence[str] = (MEDIA_JSON
     if "content-encoding" in request.fields:
         require_no_coding(request, media_types)
     body = request.body
-    if isinstance(body, bytes):
-        if len(body) > PLANT_BYTES_MAX:
-            raise _too_large()
+    if isinstance(body, bytes) and len(body) <= PLANT_BYTES_MAX:  # as most are
         return body
+    return await read_body(request)
+
+
+async def read_body(request: Request) -> bytes:
+    """Read the body of a request, which has at most PLANT_BYTES_MAX.
+
+    A body whose Content-Length is larger is not read. One without a Content-Length is counted as it
+    arrives.
+
+    Raises:
+        RequestError: BODY_TOO_LARGE.
+
+    """
+    message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
+    too_large = RequestError(ErrorCode.BODY_TOO_LARGE, message)
     if int(request.fields.get("content-length", 0)) > PLANT_BYTES_MAX:
-        raise _too_large()
+        raise too_large
     read = b""
-    async for piece in body:
+    async for piece in pieces(request.body):
         read += piece
         if len(read) > PLANT_BYTES_MAX:
-            raise _too_large()
+            raise too_large
     return read
 
 
@@ -94,11 +104,6 @@ def media_type_of(content_type: str) -> str | None:
     """Return the media type in lower case; None if it is malformed or has other parameters."""
     found = _MEDIA_TYPE.fullmatch(content_type)
     return None if found is None else found[1].lower()
-
-
-def _too_large() -> RequestError:
-    message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
-    return RequestError(ErrorCode.BODY_TOO_LARGE, message)
 
 
 def require_no_coding(request: Request, media_types: Sequence[str]) -> None:

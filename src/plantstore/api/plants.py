@@ -14,6 +14,7 @@ from plantstore.api.parameters import (
     json_head,
     json_response,
     parse_integer,
+    read_body,
     read_query,
     read_record,
     set_of,
@@ -37,7 +38,7 @@ from plantstore.changes import (
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode, IdTakenError, RequestError
-from plantstore.messages import Request, Response, pieces
+from plantstore.messages import Request, Response
 from plantstore.plants import (
     NewPlant,
     parse_new_plant,
@@ -130,8 +131,7 @@ class Plants:
         """Delete the plant with this id: 204 once the deletion is on disk."""
         id_, precondition = _parse_target(request)
         # A body has no meaning here. But until it has arrived, the request may still be refused.
-        async for _ in pieces(request.body):
-            pass
+        await read_body(request)
         await self._make(request, Deletion(id_), precondition)
         return Response(HTTPStatus.NO_CONTENT.value, self._set_of(request))
 

@@ -30,6 +30,7 @@ from plantstore.commit.imports import Conflict, DryRun, Import, RowBatch, RowCou
 from plantstore.errors import (
     BatchRefusedError,
     FeedError,
+    StoreUnavailableError,
     UsageError,
     one_line,
 )
@@ -168,7 +169,8 @@ def _storing(database: str, standbys_min: int) -> Iterator[_Apply]:
             yield lambda changes: apply_all(store, AllInSet(changes, name))
         finally:
             with contextlib.suppress(FeedError):  # nothing has changed, or the feed is off
-                store.read_set(name, None, 0)
+                with contextlib.suppress(StoreUnavailableError):  # something may have changed
+                    store.read_set(name, None, 0)
                 click.echo(f"To undo: plantstore undo {name}{database_option(database)}", err=True)
 
 

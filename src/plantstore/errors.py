@@ -122,7 +122,7 @@ class RequestError(PlantStoreError):
         self.headers = headers or {}
 
     def again(self) -> "RequestError":
-        """Return an equal error for another caller: each raise adds a traceback of its own."""
+        """Return an error with the same response: each raise adds a traceback of its own."""
         error = RequestError(self.code, self.message, self.headers)
         error.first_number = self.first_number
         return error

@@ -15,10 +15,10 @@ _PLAIN_DIGITS_MAX: Final = len(str(INT64_MAX)) - 1
 _LEADING_ZEROS: Final = re.compile(r"-?0\d+", re.ASCII)
 
 # The beginning of a JSON value that is no number. A message shows it as it is.
-_JSON_VALUE = re.compile(rb'["\[{]|(?:true|false|null)\Z')
+_JSON_VALUE: Final = re.compile(rb'["\[{]|(?:true|false|null)\Z')
 
 # The group is the number without its exponent.
-_NUMBER = re.compile(rb"(-?(?:0|[1-9]\d*)(?:\.\d+)?)(?:[eE][-+]?\d+)?")
+_NUMBER: Final = re.compile(rb"(-?(?:0|[1-9]\d*)(?:\.\d+)?)(?:[eE][-+]?\d+)?")
 
 
 def parse_int64(value: bytes) -> int | None:

@@ -125,7 +125,7 @@ def parse_row(line: bytes) -> NewPlant:
 def try_parse_row(line: bytes) -> NewPlant | None:
     """Return the plant that `parse_row` returns, or None where it raises an error.
 
-    It takes a tenth of the time for a line that is not valid.
+    For a line that is not valid, it takes a tenth of the time of `parse_row`.
     """
     if len(line) < _NEW_PLANT_BYTES_MIN:
         return None
@@ -141,7 +141,7 @@ def try_parse_row(line: bytes) -> NewPlant | None:
 
 
 def parse_rows_fast(text: bytes, lines: Iterable[bytes]) -> list[NewPlant] | None:
-    """Parse lines of the usual form, in a third of the time.
+    """Parse lines of the usual form, in a third of the time of `parse_row`.
 
     Args:
         text: all lines together.
@@ -261,8 +261,8 @@ def render_stored_plants(plants: Sequence[NewPlant]) -> bytes:
 
 
 # The messages of msgspec about a member, and the English names of its types.
-_MISSING = re.compile(r"Object missing required field `(\w+)`(?: - at `\$\.(\w+)`)?")
-_WRONG_TYPE = re.compile(r"Expected `([\w |]+)`, got `(\w+)`(?: - at `\$\.([\w.]+)`)?")
+_MISSING: Final = re.compile(r"Object missing required field `(\w+)`(?: - at `\$\.(\w+)`)?")
+_WRONG_TYPE: Final = re.compile(r"Expected `([\w |]+)`, got `(\w+)`(?: - at `\$\.([\w.]+)`)?")
 _TYPES: Final = {
     "str": "a string",
     "str | null": "a string or null",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 
 class Threads:
@@ -51,4 +51,4 @@ class Threads:
         time.sleep(seconds)
 
 
-THREADS = Threads()
+THREADS: Final = Threads()

@@ -31,14 +31,14 @@ SCOPES: Final = (
 )
 DEFAULT_SCOPES: Final = ("plants:create", "plants:read")
 
-_TOKEN = re.compile(
+_TOKEN: Final = re.compile(
     f"{PREFIX}([{BASE62}]{{{RANDOM_CHARACTERS}}})([{BASE62}]{{{CHECKSUM_CHARACTERS}}})", re.ASCII
 )
 
 # Text that may be a token: complete, truncated, or with further characters. Each character of its
 # prefix may be percent-encoded (RFC 3986 §2.1), also repeatedly, or escaped as in JSON (RFC 8259
 # §7).
-_SECRET = re.compile(
+_SECRET: Final = re.compile(
     "".join(rf"(?:{char}|%(?:25)*{ord(char):x}|\\u00{ord(char):x})" for char in PREFIX)
     + r"[^\s/?&=\"'<>]+",
     re.IGNORECASE,

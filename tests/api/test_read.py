@@ -163,7 +163,7 @@ WRONG = [
     *((f"after={text}", "after") for text in ("x", ID_MAX + 1)),
     *((f"sort={text}", "sort") for text in ("-name", "", "id,-id")),
     *(("order=x", "id, -id or name"), ("order=id&sort=name", "another spelling of `sort`")),
-    *(("sort=name&before=1", "only lead on"), ("sort=name&after=1", "needs `from`")),
+    *(("sort=name&before=1", "read forwards"), ("sort=name&after=1", "needs `from`")),
     *(("from=a", "sort=name"), (f"sort=name&from={'x' * 101}", "at most 100")),
     *(("untagged=yes", "true or false"), ("untagged&tag=a", "`tag` must be absent")),
     *(("before=x", "before"), ("q=a&q=b", "q"), ("tag=a&tag=b", "tag")),

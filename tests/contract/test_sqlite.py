@@ -23,7 +23,7 @@ from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite.file import LOG_BYTES_MAX, connect
+from plantstore.storage.sqlite.file import connect
 from plantstore.storage.sqlite.sqlite_pages import page_query
 from plantstore.storage.sqlite.sqlite_searches import (
     EXAMINE_SORTED,
@@ -33,7 +33,12 @@ from plantstore.storage.sqlite.sqlite_searches import (
 )
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.sqlite_tags import tags_query
-from plantstore.storage.sqlite.wal import PAUSE_SECONDS, WAIT_SECONDS, WalLimit
+from plantstore.storage.sqlite.wal import (
+    LOG_BYTES_MAX,
+    PAUSE_SECONDS,
+    WAIT_SECONDS,
+    WalLimit,
+)
 from plantstore.storage.tables import hand_out_query, hand_out_values
 from plantstore.store import MAINTENANCE_RETRY_SECONDS, MAINTENANCE_SECONDS, READS_AT_ONCE
 from support.stores import read_all

@@ -34,7 +34,7 @@ from plantstore.plants import PLANT_BYTES_MAX, NewPlant, Plant, PlantPatch
 A, B = entity_tag("a", None), entity_tag("a", "b")
 
 
-def test_an_entity_tag_is_the_begin_of_the_hash_of_name_and_tag() -> None:
+def test_an_entity_tag_is_the_beginning_of_the_hash_of_name_and_tag() -> None:
     name = hashlib.sha256("Quercus × ålba".encode()).hexdigest()
     both = hashlib.sha256("Quercus × ålba\0é".encode()).hexdigest()
 

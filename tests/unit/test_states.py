@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from plantstore.server import states
-from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, WAITING_SECONDS, Deadlines
+from plantstore.server.deadlines import GRACE_SECONDS, READ_BYTES_MIN, WAITING_SECONDS, Deadlines
 from plantstore.server.states import (
     DISCARDED_REST,
     NEXT_REQUEST,
@@ -199,12 +199,12 @@ def test_a_client_is_not_late_while_the_server_does_not_read_from_it() -> None:
 
 @pytest.mark.parametrize(
     ("taken", "due"),
-    [(TAKEN_BYTES_MIN, Due.NOTHING), (TAKEN_BYTES_MIN - 1, Due.ABORT), (0, Due.ABORT)],
+    [(READ_BYTES_MIN, Due.NOTHING), (READ_BYTES_MIN - 1, Due.ABORT), (0, Due.ABORT)],
 )
 def test_a_client_must_read_a_minimum_of_a_response_in_each_interval(taken: int, due: Due) -> None:
     client = Client()
     client.request()
-    client.unsent_bytes = 10 * TAKEN_BYTES_MIN
+    client.unsent_bytes = 10 * READ_BYTES_MIN
     assert client.wait(REQUEST_SECONDS) is Due.NOTHING
 
     client.unsent_bytes -= taken
@@ -215,7 +215,7 @@ def test_a_client_must_read_a_minimum_of_a_response_in_each_interval(taken: int,
 def test_short_idle_seconds_do_not_shorten_the_time_to_read_a_response() -> None:
     client = Client(idle_seconds=1)
     client.request()
-    client.unsent_bytes = 10 * TAKEN_BYTES_MIN
+    client.unsent_bytes = 10 * READ_BYTES_MIN
 
     assert client.late()[1] >= REQUEST_SECONDS
 
@@ -226,7 +226,7 @@ def test_a_client_that_reads_complete_responses_or_all_of_one_that_goes_on_is_no
 ) -> None:
     client = Client()
     client.request()
-    client.unsent_bytes = TAKEN_BYTES_MIN
+    client.unsent_bytes = READ_BYTES_MIN
 
     for _ in range(10):
         (client.request if is_whole else client.deadlines.drain)()
@@ -246,10 +246,10 @@ def test_a_deadline_counts_only_once_the_response_has_been_read(
 ) -> None:
     client = Client()
     client.do(*steps)
-    client.unsent_bytes = 100 * TAKEN_BYTES_MIN
+    client.unsent_bytes = 100 * READ_BYTES_MIN
     for _ in range(20):
         assert client.wait(REQUEST_SECONDS) is Due.NOTHING
-        client.unsent_bytes -= TAKEN_BYTES_MIN
+        client.unsent_bytes -= READ_BYTES_MIN
 
     client.unsent_bytes = 0
 

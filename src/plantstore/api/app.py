@@ -112,10 +112,10 @@ OPERATIONS: Final = (
 )
 
 # Methods that change nothing, so they do not wait for a commit (RFC 9110 §9.2.1).
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 # Created only once: an overloaded service refuses many requests.
-_QUEUE_FULL = QueueFullError()
+_QUEUE_FULL: Final = QueueFullError()
 
 
 class _Resource:

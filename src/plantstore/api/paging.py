@@ -92,7 +92,7 @@ def read_page_request(request: Request) -> PageRequest:
     )
     if wanted.place is not None:
         if before is not None:
-            raise invalid("`before` must be absent with `sort=name`, whose pages only lead on")
+            raise invalid("`before` must be absent with `sort=name`: these pages are read forwards")
         if after is not None:
             if "from" not in parameters:
                 raise invalid("`after` needs `from` with `sort=name`: the name of this plant")

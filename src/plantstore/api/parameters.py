@@ -1,4 +1,4 @@
-"""Reads bodies, parameters of paths and queries, and preferences. All of them are limited."""
+"""Reads bodies, parameters and preferences, all of them limited; and makes responses of JSON."""
 
 import re
 from collections import Counter

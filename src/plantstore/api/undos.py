@@ -2,7 +2,7 @@
 
 An undo walks its set twice (`plantstore.change_sets`): first to learn which scopes it needs, and
 then in batches, as an import of them. What is made already costs no transaction and no use of the
-token, so an undo that is sent again goes on where it was.
+token, so an undo that is sent again continues where it stopped.
 """
 
 from collections.abc import AsyncGenerator

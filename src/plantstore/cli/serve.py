@@ -195,14 +195,14 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: L
     log.drain()
 
 
-_WARNING = """\
+_WARNING: Final = """\
 There are no tokens yet, so requests that need one are refused. Create a token:
 
     plantstore token create NAME --scope all{option}
 
 """
 
-_GREETING = """
+_GREETING: Final = """
 There are no tokens yet, so here is a first one, with all permissions.
 It is shown only once:
 

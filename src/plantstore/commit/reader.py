@@ -132,7 +132,7 @@ def _has_left(place: asyncio.Future[None], caller: Request | None) -> bool:
 
 
 class GroupRead:
-    """Reads plants in batches. Its methods must be called on one event loop.
+    """Reads the store in batches. Its methods must be called on one event loop.
 
     Args:
         store: is read, by the threads of READS. The caller closes it after the reader.

@@ -517,7 +517,7 @@ class Connection(asyncio.Protocol):
         answered.append(self)
 
     def write_response(self) -> None:
-        """Write the response, or its end, and go on with the next request."""
+        """Write the response, or its end, and begin the next request."""
         exchange = self._exchange
         if self._transport.is_closing():
             return

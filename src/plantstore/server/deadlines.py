@@ -10,7 +10,7 @@ So a connection needs one timer, and a request sets none. `next_check` is at mos
 timeout away, so `check` misses no deadline that is set in the meantime.
 
 While the client has a response to read, the deadline does not count. Instead, the client must
-read `TAKEN_BYTES_MIN` in each `request_seconds`, or nearly everything that was sent so far.
+read `READ_BYTES_MIN` in each `request_seconds`, or nearly everything that was sent so far.
 """
 
 import math
@@ -20,7 +20,7 @@ from typing import Final
 from plantstore.server.states import FIRST_REQUEST, Deadline, Due
 
 # Minimum number of bytes of a response that a client must read per `request_seconds`.
-TAKEN_BYTES_MIN: Final = 64 * 1024
+READ_BYTES_MIN: Final = 64 * 1024
 
 # Grace period after a deadline: data may be waiting in the socket if the loop was blocked.
 GRACE_SECONDS: Final = 0.1
@@ -55,7 +55,7 @@ class Deadlines:
         self._drains = 0
         # The state at the beginning of the current interval, in which the client must read enough:
         # the time, the number of drains, and the number of unread bytes.
-        self._taken: tuple[float, int, int] | None = None
+        self._read_since: tuple[float, int, int] | None = None
         self.next_check = now + self._interval
 
     def follow(self, rule: Deadline | None) -> None:
@@ -88,8 +88,8 @@ class Deadlines:
         now = self._clock()
         self.next_check = now + self._interval
         if unsent_bytes:
-            return self._check_taking(now, unsent_bytes)
-        self._taken = None
+            return self._check_reading(now, unsent_bytes)
+        self._read_since = None
         if is_closing:
             return Due.ABORT
         if self._rule is None:
@@ -106,15 +106,15 @@ class Deadlines:
             return Due.NOTHING
         return self._rule.due
 
-    def _check_taking(self, now: float, unsent_bytes: int) -> Due:
+    def _check_reading(self, now: float, unsent_bytes: int) -> Due:
         """Return ABORT if the client reads too little of its response."""
         self._time = now + self._seconds  # this time does not count
-        if self._taken is not None:
-            since, drains, unsent_before = self._taken
+        if self._read_since is not None:
+            since, drains, unsent_before = self._read_since
             if now < since + self._request_seconds:
                 self.next_check = min(self.next_check, since + self._request_seconds)
                 return Due.NOTHING
-            if drains == self._drains and unsent_bytes > unsent_before - TAKEN_BYTES_MIN:
+            if drains == self._drains and unsent_bytes > unsent_before - READ_BYTES_MIN:
                 return Due.ABORT
-        self._taken = (now, self._drains, unsent_bytes)
+        self._read_since = (now, self._drains, unsent_bytes)
         return Due.NOTHING

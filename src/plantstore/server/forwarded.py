@@ -9,14 +9,15 @@ import ipaddress
 import re
 from collections.abc import Collection
 from functools import lru_cache
+from typing import Final
 
 from plantstore.messages import Address, Request
 
 # Addresses that are cached.
-_CACHED_ADDRESSES = 4096
+_CACHED_ADDRESSES: Final = 4096
 
 # An address of IPv6 without brackets has no port.
-_HOP = re.compile(
+_HOP: Final = re.compile(
     r"\[(?P<v6>[^\[\]]*)\](?::(?P<port6>[0-9]{1,5}))?|(?P<host>[^:]*)(?::(?P<port>[0-9]{1,5}))?"
 )
 
@@ -24,7 +25,7 @@ _HOP = re.compile(
 IPV4_MAPPED = "::ffff:"
 
 # An address is shorter. A client may send any text.
-_ADDRESS_CHARACTERS_MAX = 64
+_ADDRESS_CHARACTERS_MAX: Final = 64
 
 
 class TrustedProxies:

@@ -13,7 +13,7 @@ from plantstore.storage.sqlite.guard import Files
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Store
 
-_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
+_POSTGRES_PREFIXES: Final = ("postgresql://", "postgres://")
 
 # The suffixes of a file of SQLite, and of those that SQLite may leave beside it.
 SQLITE_SUFFIXES: Final = ("", "-journal", "-wal", "-shm")

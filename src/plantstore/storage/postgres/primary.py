@@ -5,7 +5,7 @@ Theory of operation
 A URL may name several servers. For each new connection libpq tries one after the other, and takes
 the first one that accepts writes (`target_session_attrs=read-write`). So nothing looks for a
 primary while all connections work. After a failover, they break, time out or become read-only.
-Three rules make that fast, and let reads go on:
+Three rules make that fast, and let reads continue:
 
 Rule 1: a server that failed is tried last.
 Rule 2: if a connection breaks while it is used, or its results cannot be trusted, all other

@@ -16,8 +16,12 @@ import msgspec
 
 from plantstore.listings import EVERYTHING, scan
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.sqlite_pages import WITH_IDS, from_json, to_json
-from plantstore.storage.sqlite.sqlite_searches import select_page
+from plantstore.storage.sqlite.sqlite_pages import (
+    WITH_IDS,
+    from_json,
+    select_page_of_all,
+    to_json,
+)
 
 # The version of the schema before plants had checksums.
 VERSION_BEFORE_CHECKSUMS: Final = 12
@@ -55,7 +59,7 @@ def damaged(connection: apsw.Connection, plants: Sequence[NewPlant]) -> list[int
 
 def describe_damage(connection: apsw.Connection) -> str | None:
     """Return which plants of a snapshot are damaged, in words; None if none is."""
-    pages = scan(partial(select_page, connection), EVERYTHING)
+    pages = scan(partial(select_page_of_all, connection), EVERYTHING)
     found = [id_ for plants in pages for id_ in damaged(connection, plants)]
     if not found:
         return None

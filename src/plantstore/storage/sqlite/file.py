@@ -36,9 +36,6 @@ BUSY_POLLS_MAX: Final = 3_000
 # the table, and all of the page is written to the log and later to the file.
 PAGE_BYTES: Final = 2048
 
-# If the write-ahead log is larger than this, it is restarted, and its file is cut to this size.
-LOG_BYTES_MAX: Final = 16 * 1024 * 1024
-
 # Size of the pieces in which `sync_log` writes. SQLite passes sizes modulo 128 KiB to the
 # kernel, and treats a write of 0 bytes as a full disk.
 _PIECE_BYTES: Final = 64 * 1024

@@ -23,8 +23,7 @@ from plantstore.storage.sqlite.file import (
     transaction,
 )
 from plantstore.storage.sqlite.sqlite_pages import count_plants
-from plantstore.storage.sqlite.sqlite_searches import is_complete
-from plantstore.storage.sqlite.word_index import has_differences, index_next
+from plantstore.storage.sqlite.word_index import has_differences, index_next, is_complete
 from plantstore.store import CheckReport, Remedy
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.

@@ -19,8 +19,7 @@ from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.file import ENGINE
 from plantstore.storage.sqlite.sqlite_feed import FEED, RECORD_CREATES, executor, record
 from plantstore.storage.sqlite.sqlite_pages import select_by_id, to_json
-from plantstore.storage.sqlite.sqlite_searches import FIRST
-from plantstore.storage.sqlite.word_index import MERGE, index_words, row_of
+from plantstore.storage.sqlite.word_index import FIRST, MERGE, index_words, row_of
 
 _UPSERT: Final = """
 INSERT INTO plants (id, name, tag, name_key, checksum)

@@ -19,13 +19,12 @@ than requested, and the next page continues. An export finds, and sorts, the ids
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
 
-from plantstore.errors import BatchRefusedError
 from plantstore.listings import (
     COUNT_MAX,
     PAGE_BYTES_MAX,
@@ -53,7 +52,12 @@ from plantstore.storage.sqlite.sqlite_pages import (
     snapshot,
     to_json,
 )
-from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words, tag_key
+from plantstore.storage.sqlite.word_index import (
+    KEY_MARK,
+    require_complete,
+    tag_word,
+)
+from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 
 _KEYS: Final = msgspec.json.Decoder(dict[int, str])
 _IDS: Final = msgspec.json.Decoder(list[int])
@@ -107,9 +111,6 @@ SELECT total({BYTES}) FROM plant_words CROSS JOIN plants ON id = plant_words.row
 WHERE plant_words MATCH ? AND {BYTES} > {LONG_BYTES}
 """
 
-# The first plant that is not in the index of words yet. None of those after it is in the index.
-FIRST: Final = "SELECT first FROM plants_to_index"
-
 # Whether a plant has the tag, and may have a word. Names that are not ASCII, or have an apostrophe,
 # are left to `has_words`.
 _SEARCHED: Final = f"substr(name, 1, {SEARCHED_CHARACTERS_MAX})"
@@ -122,13 +123,6 @@ name IS NOT NULL AND (:any_tag OR tag IS :tag) AND (
     OR instr({_SEARCHED}, '''') OR instr({_SEARCHED}, '`')
 )
 """
-
-# The beginnings of the words of tags and of keys, and the word of plants without a tag. No name has
-# a word with `_`. These words have the same beginnings of all indexed lengths, so a plant has only
-# one entry more for each length.
-TAG_MARK: Final = "____t"
-KEY_MARK: Final = "____k"
-UNTAGGED: Final = "____u"
 
 
 class _Query(NamedTuple):
@@ -147,35 +141,6 @@ class _Query(NamedTuple):
 def prepare_searches(connection: apsw.Connection) -> None:
     """Prepare a connection for searches, and for counts of tags."""
     connection.execute(MAKE_VOCABULARY)
-
-
-def tag_word(tag: str | None) -> str:
-    """Return the word of the index for a tag, or for no tag."""
-    if tag is not None and len(tag) > SEARCHED_CHARACTERS_MAX:
-        return TAG_MARK + tag_key(tag)
-    return _short_tag_word(tag)
-
-
-@lru_cache(maxsize=1024)
-def _short_tag_word(tag: str | None) -> str:
-    return UNTAGGED if tag is None else TAG_MARK + tag_key(tag)
-
-
-def is_complete(connection: apsw.Connection) -> bool:
-    """Return whether the index of words has all plants."""
-    return connection.execute(FIRST).get is None
-
-
-def require_complete(connection: apsw.Connection) -> None:
-    """Raise BatchRefusedError unless the index of words has all plants.
-
-    Other reads of a batch may not need the index.
-    """
-    if not is_complete(connection):
-        raise BatchRefusedError(
-            "The index of words is not complete, so nothing can be searched; wait until `plantstore"
-            " reindex` or `plantstore migrate` ends, or run it again"
-        )
 
 
 def select_page(connection: apsw.Connection, listing: Listing) -> PlantsPage:

@@ -44,7 +44,6 @@ from plantstore.storage.sqlite.checksums import (
 )
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
-    LOG_BYTES_MAX,
     connect,
     make_file,
     open_immutable,
@@ -73,7 +72,7 @@ from plantstore.storage.sqlite.sqlite_plants import (
 )
 from plantstore.storage.sqlite.sqlite_searches import prepare_searches, scan_pages, select_page
 from plantstore.storage.sqlite.sqlite_tags import select_tags
-from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, WalLimit, log_bytes
+from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, LOG_BYTES_MAX, WalLimit, log_bytes
 from plantstore.storage.sqlite.word_index import index_next, merge, start_over
 from plantstore.storage.tables import LatestTags, TokenAndIdTables
 from plantstore.store import (

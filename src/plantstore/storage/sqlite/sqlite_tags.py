@@ -11,12 +11,8 @@ import apsw
 from plantstore.integers import INT64_MAX
 from plantstore.listings import TagCount, TagListing, TagsPage, page_of_tags
 from plantstore.storage.sqlite.sqlite_pages import snapshot
-from plantstore.storage.sqlite.sqlite_searches import (
-    LAST_CHARACTER,
-    TAG_MARK,
-    UNTAGGED,
-    require_complete,
-)
+from plantstore.storage.sqlite.sqlite_searches import LAST_CHARACTER
+from plantstore.storage.sqlite.word_index import TAG_MARK, UNTAGGED, require_complete
 
 _UNTAGGED: Final = f"SELECT doc FROM temp.counts WHERE term = '{UNTAGGED}'"
 

@@ -20,7 +20,10 @@ from typing import Final
 
 import apsw
 
-from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wait_for_another
+from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, wait_for_another
+
+# If the write-ahead log is larger than this, it is restarted, and its file is cut to this size.
+LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # No export over HTTP begins while the log is longer than this. Without long reads, the log hardly
 # becomes longer than LOG_BYTES_MAX.

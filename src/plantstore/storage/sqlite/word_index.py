@@ -17,6 +17,7 @@ so earlier if an id is smaller than the one before. So entries are passed in ord
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -27,14 +28,24 @@ from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.checksums import checksum_of
 from plantstore.storage.sqlite.sqlite_pages import PLANTS, from_json, plants_from_json, to_json
-from plantstore.storage.sqlite.sqlite_searches import FIRST, KEY_MARK, tag_word
 from plantstore.words import (
     SEARCHED_CHARACTERS_MAX,
     WORD_CHARACTERS_MAX,
     fold,
     order_key,
+    tag_key,
     words_of,
 )
+
+# The beginnings of the words of tags and of keys, and the word of plants without a tag. No name has
+# a word with `_`. These words have the same beginnings of all indexed lengths, so a plant has only
+# one entry more for each length.
+TAG_MARK: Final = "____t"
+KEY_MARK: Final = "____k"
+UNTAGGED: Final = "____u"
+
+# The first plant that is not in the index of words yet. None of those after it is in the index.
+FIRST: Final = "SELECT first FROM plants_to_index"
 
 # A plant, its key, its checksum, and a text that FTS5 splits into its words, which is never empty.
 # It is a tuple, because a named one takes twice as long.
@@ -80,6 +91,35 @@ WHERE id IN (SELECT id FROM plants ORDER BY random() LIMIT {SAMPLE_PLANTS})
 """
 _SAMPLED: Final = msgspec.json.Decoder(list[tuple[int, str, str | None, str | None]])
 _FIND: Final = "SELECT rowid FROM plant_words WHERE plant_words MATCH ? AND rowid = ?"
+
+
+def tag_word(tag: str | None) -> str:
+    """Return the word of the index for a tag, or for no tag."""
+    if tag is not None and len(tag) > SEARCHED_CHARACTERS_MAX:
+        return TAG_MARK + tag_key(tag)
+    return _short_tag_word(tag)
+
+
+@lru_cache(maxsize=1024)
+def _short_tag_word(tag: str | None) -> str:
+    return UNTAGGED if tag is None else TAG_MARK + tag_key(tag)
+
+
+def is_complete(connection: apsw.Connection) -> bool:
+    """Return whether the index of words has all plants."""
+    return connection.execute(FIRST).get is None
+
+
+def require_complete(connection: apsw.Connection) -> None:
+    """Raise BatchRefusedError unless the index of words has all plants.
+
+    Other reads of a batch may not need the index.
+    """
+    if not is_complete(connection):
+        raise BatchRefusedError(
+            "The index of words is not complete, so nothing can be searched; wait until `plantstore"
+            " reindex` or `plantstore migrate` ends, or run it again"
+        )
 
 
 def index_words(connection: apsw.Connection, old: Iterable[NewPlant], rows: Iterable[Row]) -> None:

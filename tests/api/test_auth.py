@@ -122,7 +122,7 @@ def test_a_revoked_token_is_refused_once_its_cache_entry_expires(world: World) -
     assert CACHE_SECONDS <= 2
 
 
-def test_requests_with_one_token_share_a_look_up(world: World) -> None:
+def test_requests_with_one_token_share_a_lookup(world: World) -> None:
     world.send_together(*[("GET", "/plants"), ("GET", "/token")] * 5)
     assert world.store.calls["find_token"] == 1
     world.post()
@@ -167,7 +167,7 @@ async def begun(
     return request
 
 
-def test_a_request_accepts_no_look_up_that_may_be_older_than_a_revocation(slow: World) -> None:
+def test_a_request_accepts_no_lookup_that_may_be_older_than_a_revocation(slow: World) -> None:
     slow.store.held.add(digest(slow.token))
 
     async def revoke_while_the_store_answers() -> list[int]:
@@ -183,7 +183,7 @@ def test_a_request_accepts_no_look_up_that_may_be_older_than_a_revocation(slow: 
     assert slow.run(revoke_while_the_store_answers()) == [200, 401]
 
 
-def test_a_known_token_does_not_wait_for_look_ups_of_others(slow: World) -> None:
+def test_a_known_token_does_not_wait_for_lookups_of_others(slow: World) -> None:
     invented = mint()
     slow.store.held.add(digest(invented))
 

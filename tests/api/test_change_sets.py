@@ -319,14 +319,3 @@ def test_a_set_that_cannot_be_closed_is_503_and_nothing_is_undone(filled: World)
     assert_error(undo(filled, OTHER), 503, ErrorCode.STORE_UNAVAILABLE)
     assert len(filled.told(CommitFailed)) == 1
     assert 9 in filled.store.plants
-
-
-def test_a_response_names_the_set_also_if_it_cannot_be_read_after_the_change(
-    world: World,
-) -> None:
-    world.store.fail(StoreUnavailableError("The disk is full"), "read_set")
-
-    made = world.post(b'{"id":2,"name":"a"}', fields=IN_SET)
-
-    assert made.status_code == 200
-    assert made.headers["Change-Set"] == SET

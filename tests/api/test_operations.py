@@ -198,7 +198,7 @@ def test_each_response_is_reported_with_its_route_and_its_status(world: World) -
     ]
 
 
-def test_a_failed_token_look_up_is_reported(world: World) -> None:
+def test_a_failed_token_lookup_is_reported(world: World) -> None:
     error = StoreUnavailableError("The database cannot be reached", "why")
     world.store.fail(error, "find_token")
 

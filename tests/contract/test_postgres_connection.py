@@ -188,7 +188,10 @@ def test_a_database_that_becomes_read_only_is_read_and_says_why_it_takes_no_chan
             store.apply_changes([PLANT])
         found = [store.find_plants([1]), opened(server.url()).find_plants([1])]
 
-        opened(server.url()).keep_changes(7)  # as a service does when it starts
+        starting = opened(server.url())
+        starting.keep_changes(7)  # as a service does when it starts
+        with pytest.raises(StoreUnavailableError):
+            starting.keep_changes(8)
 
         assert "session is read-only" in caught.value.reason
         assert store.check().problems == []

@@ -174,12 +174,12 @@ def quoted(role: str) -> str:
     return sql.Identifier(role).as_string()
 
 
-def test_a_probe_names_all_missing_rights_until_they_are_granted(urls: Urls) -> None:
+def test_a_check_names_all_missing_rights_until_they_are_granted(urls: Urls) -> None:
     migrate(urls)
     with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
         execute(urls.owner, f"REVOKE ALL ON totals FROM {quoted(USER)}")
         execute(urls.owner, f"REVOKE INSERT ON plants FROM {quoted(USER)}")
-        with pytest.raises(StoreUnavailableError) as probed:
+        with pytest.raises(StoreUnavailableError) as checked:
             store.check_writable()
         with pytest.raises(StoreUnavailableError) as changed:
             store.apply_changes([PLANT])
@@ -192,7 +192,7 @@ def test_a_probe_names_all_missing_rights_until_they_are_granted(urls: Urls) -> 
         with pytest.raises(StoreUnavailableError, match=f"SELECT on plants, .*{ADVICE}"):
             store.check_writable()
     missing = "INSERT on plants, SELECT on totals, INSERT on totals, UPDATE on totals"
-    assert probed.value.message == (
+    assert checked.value.message == (
         f"The database cannot be written: the role lacks {missing}{ADVICE}"
     )
     assert changed.value.message.endswith(f": permission denied for table plants{ADVICE}")

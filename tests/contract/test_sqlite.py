@@ -73,7 +73,7 @@ def test_each_read_that_may_run_at_once_has_a_connection(store: SQLiteStore, pat
     assert files.count(path) == READS_AT_ONCE + 3
 
 
-def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLiteStore) -> None:
+def test_a_check_writes_to_the_log_and_changes_no_data(path: Path, store: SQLiteStore) -> None:
     log = path.with_name("plants.db-wal")
     before, report = log.read_bytes(), store.check()
 
@@ -105,7 +105,7 @@ def test_a_command_that_only_reads_writes_neither_the_database_nor_its_log(
         ("_writes", lambda store: store.apply_changes([Deletion(1)])),
     ],
 )
-def test_tokens_and_plants_are_read_while_a_probe_or_a_change_waits_for_another_process(
+def test_tokens_and_plants_are_read_while_a_check_or_a_change_waits_for_another_process(
     path: Path, store: SQLiteStore, connection: str, act: Callable[[SQLiteStore], object]
 ) -> None:
     store.apply_changes([PLANT])

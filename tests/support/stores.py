@@ -101,7 +101,7 @@ class WatchedStore:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        # The writer's thread may tidy up the store while a test changes plants.
+        # The writer's thread may maintain the store while a test changes plants.
         self._writing = threading.RLock()
         self.calls: Counter[str] = Counter()
         self.before: dict[str, Callable[..., None]] = {}

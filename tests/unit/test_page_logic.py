@@ -1,5 +1,6 @@
 """The logic of the page in JavaScript, without a browser: `tests/page`, in Playwright's Node.js."""
 
+import re
 from pathlib import Path
 
 import playwright
@@ -18,3 +19,4 @@ def test_the_logic_of_the_page_passes_its_tests_in_node(file: str) -> None:
     )
 
     assert " fail 0\n" in said
+    assert re.search(" pass [1-9]", said)

@@ -58,7 +58,7 @@ def run(
     return events
 
 
-def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
+def test_waiting_lookups_are_joined_into_one_query_up_to_a_limit() -> None:
     store = Blocked()
     last = READS["find_plants"].batch_max + 3
 
@@ -80,7 +80,7 @@ def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
     assert asked == [[1], [*range(2, last - 1)], [last - 1, last]]
 
 
-def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
+def test_lookups_and_listings_do_not_wait_for_each_other() -> None:
     store = Blocked()
 
     async def test(reader: GroupRead) -> None:

@@ -109,7 +109,7 @@ def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # 
 def test_a_writer_changes_the_store_and_tidies_it_up_until_it_is_done_in_its_turns() -> None:
     turnstile = threading.Lock()
     calls: list[bool] = []
-    is_tidy = threading.Event()
+    is_maintained = threading.Event()
 
     class Store(MemoryStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -120,12 +120,12 @@ def test_a_writer_changes_the_store_and_tidies_it_up_until_it_is_done_in_its_tur
             calls.append(turnstile.locked())
             if len(calls) < 3:
                 return 0
-            is_tidy.set()
+            is_maintained.set()
             return MAINTENANCE_SECONDS
 
     async def test(writer: GroupCommit) -> None:
         await writer.submit(plant(1))
-        assert await asyncio.to_thread(is_tidy.wait, 30)
+        assert await asyncio.to_thread(is_maintained.wait, 30)
 
     run(Store(), test, turnstile=turnstile)
 
@@ -153,7 +153,7 @@ class Quiet(Threads):
         return Recorded()
 
 
-def test_after_a_tidy_that_fails_an_idle_writer_waits_before_the_next_one() -> None:
+def test_after_a_maintenance_that_fails_an_idle_writer_waits_before_the_next_one() -> None:
     results: list[float | StoreUnavailableError] = [0, StoreUnavailableError("It failed"), 7]
     threads = Quiet()
 

@@ -118,7 +118,7 @@ class BulkChanges:
         authenticator: knows the tokens.
         writer: makes the changes.
         reader: reads the numbers of the feed, and what dry runs need.
-        keeps_changes: whether the changes of a set are recorded.
+        keeps_changes: whether this process was started so that changes are kept.
         patience_seconds: how long a request waits for the rate of its token.
         release_memory: is called on the thread when the last request has ended.
         batch_rows_max: maximum number of changes in one transaction.

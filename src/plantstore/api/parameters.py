@@ -88,16 +88,24 @@ async def read_body(request: Request) -> bytes:
         RequestError: BODY_TOO_LARGE.
 
     """
-    message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
-    too_large = RequestError(ErrorCode.BODY_TOO_LARGE, message)
+    body = request.body
+    if isinstance(body, bytes):
+        if len(body) > PLANT_BYTES_MAX:
+            raise _too_large()
+        return body
     if int(request.fields.get("content-length", 0)) > PLANT_BYTES_MAX:
-        raise too_large
+        raise _too_large()
     read = b""
-    async for piece in pieces(request.body):
+    async for piece in body:
         read += piece
         if len(read) > PLANT_BYTES_MAX:
-            raise too_large
+            raise _too_large()
     return read
+
+
+def _too_large() -> RequestError:
+    message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
+    return RequestError(ErrorCode.BODY_TOO_LARGE, message)
 
 
 def media_type_of(content_type: str) -> str | None:

@@ -59,7 +59,7 @@ class Plants:
     Args:
         writer: makes the changes.
         reader: reads plants.
-        keeps_changes: whether the changes of a set are recorded.
+        keeps_changes: whether this process was started so that changes are kept.
 
     """
 

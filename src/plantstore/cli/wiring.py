@@ -46,7 +46,7 @@ from plantstore.telemetry.log import LogQueue, log_events, log_responses
 from plantstore.telemetry.metrics import Metrics
 from plantstore.threads import THREADS, Threads
 
-# Threads for what is done once, or once a second at most: probes, metrics, compressing the files of
+# Threads for what is done once, or once a second at most: checks, metrics, compressing the files of
 # the page, waiting for other threads to end.
 OTHER_THREADS: Final = 4
 

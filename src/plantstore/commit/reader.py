@@ -115,6 +115,8 @@ class FairQueue:
 
         To ask for each client would make a refusal expensive, and the service is overloaded.
         """
+        if not self._places:
+            return
         token = max(self._places, key=lambda each: len(self._places[each]))
         places = self._places[token]
         while places and _has_left(*places[0]):

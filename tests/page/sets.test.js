@@ -203,6 +203,19 @@ describe("an action that does not end as it began says so, and can be undone", (
   });
 });
 
+test("an undo is said when the list is loaded again", async () => {
+  serve(MANY);
+  tagPlants([MANY[0]]);
+  await state.dialog.act({ tag: "Bed" });
+  update({ listing: null });
+  const lists = [];
+  onUpdate(() => state.toast.text.startsWith("Undone") && lists.push(state.listing?.plants));
+
+  await undoLast();
+
+  assert.deepEqual(lists[0], []);
+});
+
 test("Ctrl+Z undoes the last change without a question, and the button lists those of many plants", async () => {
   const { stored } = serve(MANY);
   tagPlants(MANY);

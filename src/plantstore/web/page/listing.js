@@ -68,9 +68,9 @@ export async function load(isQuiet) {
 }
 
 /** Load the list after a change. If something is being typed, its search loads the list at its end. */
-export function loadAgain() {
+export async function loadAgain() {
   if (loading.signal.aborted) refreshTags();
-  else load();
+  else await load();
 }
 
 /** Load the page of the address, if another one is shown. */

@@ -205,6 +205,7 @@ export async function undo({ set, plant }) {
   try {
     const counts = await client.undo(set);
     put(set);
+    await loadAgain(); // What is selected from now on is as it is stored.
     say(describeUndo(counts, plant), { plant, isGone: counts.deleted > 0 });
   } catch (error) {
     const text = messageOf(error);
@@ -212,10 +213,10 @@ export async function undo({ set, plant }) {
       put(set);
       say(NOT_KEPT);
     } else offer(`${text}. Not all is undone`, { set, plant });
+    loadAgain();
   } finally {
     running.delete(set);
   }
-  loadAgain();
 }
 
 /** @param {import("./client.js").UndoCounts} counts @param {?Plant} [plant] if it is one */

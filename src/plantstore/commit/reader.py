@@ -48,7 +48,7 @@ class FairQueue:
 
     Args:
         running_max: how many may run.
-        waiting_max: how many may wait; three quarters of them may have one token.
+        waiting_max: how many may wait, at least one; three quarters of them may have one token.
 
     Attributes:
         waiting: how many wait.
@@ -115,8 +115,6 @@ class FairQueue:
 
         To ask for each client would make a refusal expensive, and the service is overloaded.
         """
-        if not self._places:
-            return
         token = max(self._places, key=lambda each: len(self._places[each]))
         places = self._places[token]
         while places and _has_left(*places[0]):

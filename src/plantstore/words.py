@@ -152,9 +152,11 @@ def order_key(text: str) -> str:
 
 
 def _fold_for_order(text: str) -> str:
+    if not text.isascii():
+        text = text.replace("×", " ")
     if text.isascii():  # a table for bytes is faster
         return text.encode().translate(_ASCII_IN_WORDS, b"'`").decode()
-    return text.replace("×", " ").replace("'", "").translate(_IN_WORDS).replace("'", "")
+    return text.replace("'", "").translate(_IN_WORDS).replace("'", "")
 
 
 def _words_for_order(text: str) -> str:

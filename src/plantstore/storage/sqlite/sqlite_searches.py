@@ -111,11 +111,12 @@ SELECT total({BYTES}) FROM plant_words CROSS JOIN plants ON id = plant_words.row
 WHERE plant_words MATCH ? AND {BYTES} > {LONG_BYTES}
 """
 
-# Whether a plant has the tag, and may have a word. Names that are not ASCII, or have an apostrophe,
-# are left to `has_words`.
+# Whether a plant has the tag, and whether it may have a word. Names that are not ASCII, or have an
+# apostrophe, are left to `has_words`.
+_HAS_TAG: Final = "name IS NOT NULL AND (:any_tag OR tag IS :tag)"
 _SEARCHED: Final = f"substr(name, 1, {SEARCHED_CHARACTERS_MAX})"
 _IS_WANTED: Final = f"""
-name IS NOT NULL AND (:any_tag OR tag IS :tag) AND (
+{_HAS_TAG} AND (
     :word IS NULL
     OR octet_length({_SEARCHED}) > length({_SEARCHED})
     OR instr(lower({_SEARCHED}), :word)
@@ -271,10 +272,11 @@ def _examined(
     words = () if query.is_exact else listing.words or ()
     at_once = number if query.is_exact else EXAMINED_MAX
     bindings = _bindings(listing, words) | {"match": query.match, "limit": at_once}
+    wanted = _IS_WANTED if words else _HAS_TAG  # which is faster
     for _ in range(0, EXAMINED_MAX, at_once):
         bindings["after"] = first_id(listing)
         text, examined, last = read_fitting(
-            connection, examine_query(listing), bindings, _bytes_max(query.is_exact)
+            connection, examine_query(listing, wanted), bindings, _bytes_max(query.is_exact)
         )
         is_end = examined < bindings["limit"]
         yield _Examined(
@@ -299,13 +301,14 @@ def _with_words(text: bytes, words: Sequence[str]) -> list[NewPlant]:
     return [plant for plant in plants if has_words(plant.name, words)] if words else plants
 
 
-def examine_query(listing: Listing) -> str:
+def examine_query(listing: Listing, wanted: str = _IS_WANTED) -> str:
     """Return the SQL for the next plants that a query of FTS5 finds.
 
-    Its row has those of them that have the tag, or how many to examine if not all of these fit on a
+    Its row has those of them that are `wanted`, or how many to examine if not all of these fit on a
     page; how many it found; and the last id of these.
     """
-    return _examine(_found(listing), "min(id)" if listing.is_descending else "max(id)")
+    last = "min(id)" if listing.is_descending else "max(id)"
+    return _examine(_found(listing), last, wanted)
 
 
 def _found(listing: Listing) -> str:
@@ -317,12 +320,12 @@ def _found(listing: Listing) -> str:
 """
 
 
-def _examine(found: str, last: str) -> str:
+def _examine(found: str, last: str, wanted: str = _IS_WANTED) -> str:
     plants = "FROM found LEFT JOIN plants USING (id)"
     return f"""
 WITH found AS MATERIALIZED ({found})
 SELECT CASE WHEN {FITS} THEN (
-    SELECT CAST({ARRAY} FILTER (WHERE {_IS_WANTED}) AS BLOB) {plants}
+    SELECT CAST({ARRAY} FILTER (WHERE {wanted}) AS BLOB) {plants}
 ) ELSE ({NUMBER_THAT_FITS.format(f"(SELECT {BYTES} AS bytes {plants})")}) END, number, last
 FROM (SELECT sum({BYTES}) AS bytes, count(*) AS number, {last} AS last {plants})
 """

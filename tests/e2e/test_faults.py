@@ -216,12 +216,12 @@ def test_a_full_disk_refuses_creates_and_serves_reads_also_after_a_crash_until_s
         ready = client.send("GET", "/readyz")
         stored |= {plant.id: plant for plant in large if answers[plant].status == 200}
         assert_all_are_read(client, stored)
+        service.wait_for_log("commit failed")
         service.stop(signal.SIGKILL)
 
     assert (last.status, last.json["error"], ready.status) == (503, 5003, 503)
     assert "sending it again is safe" in last.json["message"]
     assert "full" in ready.json["message"]
-    assert service.has_logged("commit failed")
     with serving_on(tmp_path, disk, token) as (_, client):
         assert_all_are_read(client, stored)
         assert client.post(NewPlant(100, LARGE)).status == 503

@@ -5,6 +5,7 @@ the fork server of `multiprocessing` loads them once. Everything else is as in p
 forked process runs the command line, with its own folder, environment, output and signals.
 """
 
+import atexit
 import multiprocessing
 import os
 import signal
@@ -73,4 +74,10 @@ def _run(
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["plantstore", *arguments]
-    sys.exit(main())
+    # Before Python 3.13, `multiprocessing` runs no function that was registered with `atexit`.
+    # The log is one of them: its last lines would be lost.
+    atexit._clear()  # noqa: SLF001
+    try:
+        sys.exit(main())
+    finally:
+        atexit._run_exitfuncs()  # noqa: SLF001

@@ -199,10 +199,13 @@ def order_beginning(text: str) -> str:
     the texts may have more digits; behind zeros alone it may have any.
     """
     key = order_key(text)
-    last = _LAST_NUMBER.search(_words_for_order(text))
+    words = _words_for_order(text)
+    if words.endswith(" x"):  # before another word, it is the sign of a hybrid
+        return key.removesuffix("0x")
+    last = _LAST_NUMBER.search(words)
     if last is None:
         return key
-    digits = last[0].lstrip("0")
+    digits = str(int(last[0])).lstrip("0")
     return f"{key.removesuffix(_with_length(last[0]))}1{_ANY_LENGTH}{digits}"
 
 

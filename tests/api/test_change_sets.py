@@ -217,12 +217,18 @@ def test_an_undo_needs_the_scopes_of_its_changes_alone_before_it_closes_the_set(
     assert undone.status_code == 200
 
 
-def test_no_scope_is_needed_for_a_plant_that_the_set_created_and_deleted(world: World) -> None:
+def test_who_may_change_plants_may_undo_a_set_that_created_a_plant_and_deleted_it(
+    world: World,
+) -> None:
     world.store.apply_changes([InSet(NewPlant(3, "c"), SET)])
     world.store.apply_changes([InSet(Deletion(3), SET)])
 
-    undone = undo(world, token=world.add_token("reader", "plants:read"))
+    refused = undo(world, token=world.add_token("reader", "plants:read"))
+    later = world.store.apply_changes([InSet(NewPlant(4, "d"), SET), InSet(Deletion(4), SET)])
+    undone = undo(world, token=world.add_token("updates", "plants:update"))
 
+    assert_error(refused, 403, ErrorCode.SCOPE_MISSING, "plants:create")
+    assert later == [Outcome.STORED, Outcome.DELETED]
     assert undone.json() == counts(deleted=1)
 
 

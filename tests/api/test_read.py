@@ -113,6 +113,16 @@ def test_the_links_lead_forth_and_back_through_all_pages(
     assert page_at(world, back[1][1]["first"])[0] == everything[:3]
 
 
+@pytest.mark.parametrize(("order", "behind"), [("id", 3), ("-id", 1)])
+def test_a_page_whose_plants_were_deleted_leads_back(world: World, order: str, behind: int) -> None:
+    world.put_in(*(NewPlant(id_, "rosa") for id_ in (1, 2, 3)))
+
+    found, links = page_at(world, f"/plants?limit=2&order={order}&after={behind}")
+
+    assert found == []
+    assert page_at(world, links["prev"])[0] == sorted([2, behind], reverse=order == "-id")
+
+
 def test_the_links_lead_through_plants_in_order_by_name_whatever_is_changed(world: World) -> None:
     names = ["Bed 2", "×bed 10", "Bed 10", "Łódź", "lodz", "z" * 16_000, "🌱" * 4_000, "×" * 8_000]
     names += ["\u0800" * 5_000, "\U00020000" * 64 + "b", "\U00020000" * 64 + "a"]

@@ -164,7 +164,11 @@ def test_different_tags_have_different_keys_which_are_short_for_usual_tags(tags:
         ("Bed 1", ["bed 1", "Bed 10", "bed 1 b", "BED 19x"], ["bed 2", "bed 21", "bed"]),
         ("Bed 01", ["bed 1", "Bed 10"], ["bed 2", "bed 0"]),
         ("Bed 0", ["Bed 01", "bed 0", "Bed 012"], ["bed", "bed a"]),
+        ("Bed ٣", ["Bed ٣", "bed 30"], ["bed 2", "bed"]),
         ("rosa ×", ["rosa alba"], ["ros"]),
+        ("Rosa x ", ["rosa x alba", "rosa alba", "rosa x"], ["ros"]),
+        ("Bed 1 x", ["bed 1 x a", "bed 1"], ["bed 10", "bed 2"]),
+        ("x", ["xanthium"], ["rosa"]),
         ("x" * 100, ["x" * 64, "x" * 200], ["x" * 63]),
     ],
 )

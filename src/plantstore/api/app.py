@@ -11,12 +11,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from plantstore.api import change_feed, exports
 from plantstore.api.auth import ANY_SCOPE, Authenticator, show_token
-from plantstore.api.bulk_changes import BulkChanges
+from plantstore.api.bulk_changes import CHANGE_SCOPES, BulkChanges
 from plantstore.api.change_feed import ChangeFeed
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.error_responses import respond_to
 from plantstore.api.exports import Exports
-from plantstore.api.file_imports import LIST_SCOPES, FileImports
+from plantstore.api.file_imports import FileImports
 from plantstore.api.ids import Ids
 from plantstore.api.monitoring import Measurements, Readiness, show_liveness
 from plantstore.api.parameters import MEDIA_JSON, MERGE_PATCH
@@ -94,7 +94,7 @@ OPERATIONS: Final = (
     Operation("PATCH", _ID, "plants:update", PATCHES, lambda parts: parts.plants.patch),
     Operation("DELETE", _ID, "plants:delete", (), lambda parts: parts.plants.delete),
     Operation("GET", "/changes", change_feed.SCOPE, (), lambda parts: parts.changes.follow),
-    Operation("POST", "/changes", LIST_SCOPES, _NDJSON, lambda parts: parts.imports.change),
+    Operation("POST", "/changes", CHANGE_SCOPES, _NDJSON, lambda parts: parts.imports.change),
     # The scopes that it needs depend on the set.
     Operation("POST", "/undo", ANY_SCOPE, (), lambda parts: parts.undos.run),
     Operation("POST", "/ids", "plants:create", (), lambda parts: parts.ids.hand_out),

@@ -34,6 +34,9 @@ from plantstore.messages import Request
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
+# A list of changes and an undo need one of these scopes at least, and those of their changes.
+CHANGE_SCOPES: Final = "plants:create plants:update plants:delete"
+
 # Imports and undos that run at a time.
 IMPORTS_MAX: Final = 32
 

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.bulk_changes import BulkChanges, Job, Step
+from plantstore.api.bulk_changes import CHANGE_SCOPES, BulkChanges, Job, Step
 from plantstore.api.parameters import (
     has_preference,
     invalid,
@@ -47,9 +47,6 @@ from plantstore.formats.json_lines import ChangeLinesParser
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.messages import Request, Response, pieces
 from plantstore.observe import Imported, Observer
-
-# A list of changes needs one of these scopes at least, and each line those of its change.
-LIST_SCOPES: Final = "plants:create plants:update plants:delete"
 
 # How fast a client must send, on average.
 BYTES_PER_SECOND_MIN: Final = 1024
@@ -106,7 +103,7 @@ class FileImports:
         begin = partial(Import, parser, Conflict.REFUSE, shown_bytes_max=shown)
         form = FORMATS["ndjson"]
         return await self._receive(
-            request, form, begin, parameters, scopes=[LIST_SCOPES], is_list=True
+            request, form, begin, parameters, scopes=[CHANGE_SCOPES], is_list=True
         )
 
     async def _receive(

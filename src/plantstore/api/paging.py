@@ -15,7 +15,7 @@ from plantstore.api.parameters import (
 from plantstore.errors import quoted
 from plantstore.listings import Listing, Place, PlantsPage
 from plantstore.messages import Request
-from plantstore.plants import NewPlant
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.words import order_key, text_of, words_to_find
 
 LIMIT_DEFAULT: Final = 100
@@ -187,9 +187,13 @@ def _bounds_of_next(request: PageRequest, page: PlantsPage) -> dict[str, object]
 def _bounds_of_previous(request: PageRequest, page: PlantsPage) -> dict[str, object] | None:
     if request.is_before:
         return None if page.end is None else {"before": page.end}
-    if _is_first(request) or request.listing.place is not None or not page.items:
+    listing = request.listing
+    if _is_first(request) or listing.place is not None or listing.after is None:
         return None
-    return {"before": page.items[0].id}
+    # If the plants of the page were deleted, the previous one ends with the plant before them.
+    beyond = listing.after + (-1 if listing.is_descending else 1)
+    before = page.items[0].id if page.items else beyond
+    return {"before": before} if ID_MIN <= before <= ID_MAX else None
 
 
 def _is_first(request: PageRequest) -> bool:

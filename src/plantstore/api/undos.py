@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from plantstore.api.bulk_changes import BulkChanges, Job, Step
+from plantstore.api.bulk_changes import CHANGE_SCOPES, BulkChanges, Job, Step
 from plantstore.api.parameters import (
     CHANGE_SET,
     invalid,
@@ -85,7 +85,7 @@ class Undos:
                 yield Step(left, len(left), partial(settle, counts, left))
 
     async def _close(self, job: Job, name: str) -> set[str]:
-        """Close a set if the token may undo it; return the scopes that this needs."""
+        """Close a set if the token may undo it; return the scopes that its changes need."""
         scopes: set[str] = set()
         walked = -1
         while walked != (total := (await self._read(name, None, 0)).total):
@@ -94,7 +94,7 @@ class Undos:
                 for swap in swaps:
                     if swap.before != swap.after:
                         scopes.update(swap.scopes)
-            await self._bulk.admit(job.request, scopes)
+            await self._bulk.admit(job.request, scopes or {CHANGE_SCOPES})
             await self._bulk.in_thread(self._close_now, name)
         return scopes
 

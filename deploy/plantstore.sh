@@ -8,8 +8,8 @@ set -e
 umask 077
 cd /var/lib/plantstore
 if [ -e /etc/plantstore.env ]; then
-    # As systemd does, with or without quotes around a value. No part of a value is run.
-    while IFS= read -r line || [ -n "$line" ]; do
+    # As systemd does, with or without blanks and quotes around a value. No part of a value is run.
+    while IFS= read -r line; do
         value=${line#*=}
         case $value in
             \'*\' | \"*\") value=${value#?} value=${value%?} ;;
@@ -17,6 +17,8 @@ if [ -e /etc/plantstore.env ]; then
         case $line in
             [A-Z]*=*) export "${line%%=*}=$value" ;;
         esac
-    done < /etc/plantstore.env
+    done << END
+$(sed 's/^[[:space:]]*//; s/[[:space:]]*$//; s/[[:space:]]*=[[:space:]]*/=/' /etc/plantstore.env)
+END
 fi
 exec runuser -u plantstore -- /opt/plantstore/.venv/bin/plantstore "$@"

@@ -137,7 +137,7 @@ def test_many_stores_may_be_opened_on_a_new_database_at_once(database: str) -> N
     assert results.count(Outcome.ALREADY_STORED) == 9
 
 
-@pytest.mark.parametrize("policy", [SchemaPolicy.MIGRATE, SchemaPolicy.REQUIRE])
+@pytest.mark.parametrize("policy", [SchemaPolicy.MIGRATE, SchemaPolicy.COMPLETE])
 def test_the_index_of_an_older_store_is_continued_where_it_ended(
     database: str, policy: SchemaPolicy
 ) -> None:

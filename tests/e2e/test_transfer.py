@@ -1,8 +1,10 @@
 """`plantstore import` and `export`, on real files and beside a running service."""
 
+import contextlib
 import json
 import shlex
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,44 @@ def test_a_terminated_export_leaves_no_file_that_looks_complete(
         assert bool(list(tmp_path.glob(".plants.jsonl.*"))) is (ending == signal.SIGKILL)
 
     assert call(tmp_path, "export", "plants.jsonl").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [
+        *(("export all.csv 2>&-", 0, ""), ("backup copy.db >&- 2>&-", 0, "")),
+        ("stats >/dev/full", 1, "plantstore: input or output: No space left on device\n"),
+        ("backup copy.db >/dev/full", 1, "plantstore: input or output: No space left on device\n"),
+        *(("token create t 2>/dev/full", 1, ""), ("no-command 2>/dev/full", 2, "")),
+    ],
+)
+def test_a_standard_stream_that_cannot_be_written_changes_neither_status_nor_files(
+    tmp_path: Path, database: str, redirected: str, status: int, said: str
+) -> None:
+    put_in(database, [])
+
+    done = run_program("sh", "-c", f"{shlex.join(PLANTSTORE)} {redirected}", cwd=tmp_path)
+
+    assert (done.returncode, done.stderr) == (status, said)
+    file = redirected.split()[1]
+    assert "." not in file or (tmp_path / file).exists()
+
+
+def test_plants_are_exported_although_their_number_is_damaged(
+    tmp_path: Path, database: str
+) -> None:
+    put_in(database, [NewPlant(1, "Rosa")])
+    file = tmp_path / "plants.db"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        root = "SELECT rootpage FROM sqlite_schema WHERE name = 'totals'"
+        [(page, size)] = connection.execute(f"SELECT ({root}), page_size FROM pragma_page_size")
+    with file.open("r+b") as database_file:
+        database_file.seek((page - 1) * size)
+        database_file.write(bytes(size))
+
+    done = call(tmp_path, "export")
+
+    assert (done.returncode, done.stdout) == (0, '{"id":1,"name":"Rosa"}\n')
 
 
 @pytest.mark.parametrize("redirected", ["import - --format csv <&-", "export >&-"])

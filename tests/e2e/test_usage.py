@@ -35,6 +35,8 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
         ("check --database mysql://x", 2, "--database must be"),
         ("check --database sqlite:///\udcff.db", 2, "--database must be UTF-8"),
         ("migrate --database sqlite:///:memory:", 2, "would lose every plant"),
+        ("backup \udcff.db", 2, "FILE must be UTF-8"),
+        ("undo \udcff", 2, "is not the name of a set"),
         ("migrate --database postgresql://a:b@c:x/d", 2, "cannot be read"),
         ("token create ' '", 2, "not blank"),
         ("token create 'a\nb'", 2, "printable"),
@@ -79,11 +81,12 @@ FILES = {
         ("token revoke nobody", 1, 'no token named "nobody"'),
         ("undo no-such-set-0123", 1, "--changes-keep 0"),
         ("token create x --database sqlite:///no/where.db", 1, "No such file"),
-        ("import all_bad.csv --rejects /dev/full", 1, "No space left on device"),
+        ("import all_bad.csv --rejects /dev/full", 1, "/dev/full cannot be written: No space left"),
         ("import good.csv --rejects no/r", 1, "no/r: No such file"),
         ("import bad.csv", 1, "must name the columns id and name"),
         ("export no/a.csv", 1, "no/a.csv cannot be written"),
         ("export a.csv", 1, "tag is empty"),
+        ("export loop --format jsonl", 1, "loop exists already"),
         ("export old --format csv", 1, "old exists already; --force overwrites it"),
         ("backup logged.db --force", 1, "logged.db-wal exists: logged.db is in use"),
         ("backup journaled.db --force", 1, "journaled.db-journal exists: journaled.db is in use"),
@@ -101,6 +104,7 @@ def test_a_command_that_fails_prints_one_line_and_changes_nothing(
 ) -> None:
     for name, content in FILES.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
+    (tmp_path / "loop").symlink_to("loop")
     with opened(database) as store:
         store.apply_changes([NewPlant(9, "a", "")])
         store.add_token(TokenRecord("taken", bytes(32), frozenset(SCOPES), 0))
@@ -115,7 +119,7 @@ def test_a_command_that_fails_prints_one_line_and_changes_nothing(
     assert said in line
     assert stored_plants(database) == {9: NewPlant(9, "a", "")}
     left = {file.name for file in tmp_path.iterdir()}
-    assert left - {"plants.db-wal", "plants.db-shm"} == FILES.keys() | {"plants.db"}
+    assert left - {"plants.db-wal", "plants.db-shm"} == FILES.keys() | {"plants.db", "loop"}
     assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in FILES} == FILES
 
 

@@ -135,9 +135,10 @@ def test_the_command_of_the_deployment_uses_the_settings_and_the_folder_of_the_s
     assert "sqlite:///plants.db" in by_default
     assert (tmp_path / "plants.db").exists()
     # As systemd.exec(5) reads them. A shell would run a part of the value without quotes.
-    for number, quote in enumerate(["", "'", '"']):
-        name = f"a; & $HOME {number}=.db"
-        settings_lines = f"# rates\nPLANTSTORE_DATABASE={quote}sqlite:///{name}{quote}"
+    for number, shape in enumerate(["={}", "='{}'", '="{}"', "={} ", " = '{}' \r\n"]):
+        name = f"a; & $HOME `{number}`=.db"
+        value = shape.format(f"sqlite:///{name}")
+        settings_lines = f"# rates\n PLANTSTORE_DATABASE{value}"
         (tmp_path / "settings.env").write_text(settings_lines)
         assert f"sqlite:///{name}" in output_of(*command)
         assert (tmp_path / name).exists()

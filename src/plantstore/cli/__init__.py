@@ -4,9 +4,12 @@ Each error is one line on stderr. The exit status is 2 if the usage is wrong, so
 service manager does not try again, and 1 for any other error.
 """
 
+import contextlib
 import logging
+import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -54,6 +57,13 @@ def _exit(number: int, _frame: object) -> NoReturn:
 
 def main() -> int:
     """Run the command line; return the exit status: 0, 1 for an error, 2 for wrong usage."""
+    try:
+        return _run()
+    finally:
+        _flush()
+
+
+def _run() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as after nohup
             signal.signal(number, _exit)  # run the cleanup of commands
@@ -70,5 +80,17 @@ def main() -> int:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "plantstore"
         message, status = f"{error.format_message()} Try '{command} --help'", 2
-    click.echo(f"plantstore: {message}", err=True)
+    with contextlib.suppress(OSError):  # stderr may be what cannot be written
+        click.echo(f"plantstore: {message}", err=True)
     return status
+
+
+def _flush() -> None:
+    """Discard what cannot be written. Python would exit with 120, and write of an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            with Path(os.devnull).open("wb") as nothing:
+                os.dup2(nothing.fileno(), stream.fileno())

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from plantstore.cli.opening import database_option, new_file, opened_store, progress
+from plantstore.cli.opening import database_option, new_file, opened_store, progress, real_path
 from plantstore.cli.options import FILE, settings
 from plantstore.errors import OperationError
-from plantstore.storage import display_url
+from plantstore.storage import display_url, require_utf8
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import CheckReport, Remedy
 
@@ -21,20 +21,25 @@ def backup(file: Path, database: str, *, force: bool) -> None:
 
     The copy is a consistent snapshot, even while a service uses the database.
     """
-    for log in (Path(f"{file.resolve()}{suffix}") for suffix in ("-wal", "-journal")):
+    require_utf8("FILE", str(real_path(file)))
+    for log in (Path(f"{real_path(file)}{suffix}") for suffix in ("-wal", "-journal")):
         if log.exists():  # SQLite would apply it to the copy
             raise OperationError(
                 f"{log} exists: {file} is in use, or was not closed correctly; choose another file"
             )
-    with (
-        opened_store(database, SchemaPolicy.ACCEPT) as store,
-        new_file(file, database, force=force, mode=0o600) as partial,
-    ):
-        with progress("Backing up") as report:
-            copy = store.back_up(str(partial), report)
-        _show(copy, database)
-        if copy.problems and copy.remedy is not Remedy.REINDEX:
-            raise OperationError("The copy has errors, so it was not kept")
+    copy = None
+    try:
+        with (
+            opened_store(database, SchemaPolicy.ACCEPT) as store,
+            new_file(file, database, force=force, mode=0o600) as partial,
+        ):
+            with progress("Backing up") as report:
+                copy = store.back_up(str(partial), report)
+            if copy.problems and copy.remedy is not Remedy.REINDEX:
+                raise OperationError("The copy has errors, so it was not kept")
+    finally:
+        if copy is not None:  # a copy is kept even if this cannot be written
+            _show(copy, database)
     click.echo("The copy has all plants" if copy.problems else "The copy has no errors")
 
 

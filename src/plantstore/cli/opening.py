@@ -78,9 +78,8 @@ Report: TypeAlias = Callable[[int, int | None], None]
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Report]:
     """Show a bar and the remaining time while the block runs, if stderr is a terminal."""
-    with click.progressbar(
-        length=1, label=what, file=sys.stderr, hidden=not sys.stderr.isatty()
-    ) as bar:
+    is_watched = sys.stderr is not None and sys.stderr.isatty()
+    with click.progressbar(length=1, label=what, file=sys.stderr, hidden=not is_watched) as bar:
 
         def report(done: int, total: int | None) -> None:
             bar.length = total
@@ -107,7 +106,7 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
         OperationError: the target exists, or cannot be written.
 
     """
-    target = target.resolve()
+    target = real_path(target)
     require_other_file(target, database)
     if target.exists() and not target.is_file():
         what = "is a folder; name a file in it" if target.is_dir() else "is not a regular file"
@@ -130,14 +129,20 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
         raise OperationError(f"{target} cannot be written: {error.strerror}") from error
     finally:
         for suffix in SQLITE_SUFFIXES:
-            partial.with_name(partial.name + suffix).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the file is not there, or its folder is read-only
+                partial.with_name(partial.name + suffix).unlink()
+
+
+def real_path(path: Path) -> Path:
+    """Return an absolute path without links. A link that leads to itself stays in it."""
+    return Path(os.path.realpath(path))
 
 
 def require_other_file(path: Path, database: str) -> None:
     """Raise UsageError if a path leads to a file that the store has, or may create."""
     files = database_files(database)
     existing = [file for file in files if file.exists()] if path.exists() else []
-    if path.resolve() in files or any(path.samefile(file) for file in existing):
+    if real_path(path) in files or any(path.samefile(file) for file in existing):
         raise UsageError(f"{path} is a file of the store itself; name another file")
 
 

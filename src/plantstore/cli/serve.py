@@ -121,7 +121,7 @@ def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:
     """Open the store of the settings."""
     return open_named(
         settings.database,
-        SchemaPolicy.MIGRATE if settings.migrate else SchemaPolicy.REQUIRE,
+        SchemaPolicy.MIGRATE if settings.migrate else SchemaPolicy.COMPLETE,
         standbys_min=settings.standbys_min,
         observe=telemetry.observe,
     )

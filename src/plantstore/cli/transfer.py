@@ -30,6 +30,7 @@ from plantstore.commit.imports import Conflict, DryRun, Import, RowBatch, RowCou
 from plantstore.errors import (
     BatchRefusedError,
     FeedError,
+    OperationError,
     StoreUnavailableError,
     UsageError,
     one_line,
@@ -52,12 +53,13 @@ class Rejects:
 
     Raises:
         UsageError: `path` is one of these files.
-        OSError: the file cannot be written.
+        OSError: the file cannot be opened.
 
     """
 
     def __init__(self, path: Path | None, source: BinaryIO, database: str) -> None:
         self.count = 0
+        self._path = path
         self._file: BinaryIO | None = None
         if path is None:
             return
@@ -72,11 +74,22 @@ class Rejects:
             self._file.close()
 
     def add(self, error: RowError, text: str | bytes) -> None:
-        """Count a row, and write it with its error."""
+        """Count a row, and write it with its error.
+
+        Raises:
+            OperationError: the file cannot be written.
+
+        """
         self.count += 1
         if self._file is not None:
             record = msgspec.to_builtins(error) | {"row": readable(text)}
-            self._file.write(msgspec.json.encode(record) + b"\n")
+            rest = msgspec.json.encode(record) + b"\n"
+            try:
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+            except OSError as failed:
+                message = f"{self._path} cannot be written: {failed.strerror}"
+                raise OperationError(message) from failed
         elif self.count <= SHOWN_REJECTS_MAX:
             last = error.last_line
             lines = f"Lines {error.line} to {last}" if last else f"Line {error.line}"
@@ -99,8 +112,8 @@ _STANDARD_STREAM: Final = Path("-")
     "--rejects",
     type=FILE,
     metavar="FILE",
-    help="Write rejected rows to this file: JSON lines with line, error, message and row, and"
-    " last_line if a row has several.",
+    help="Write rejected rows to this file, and replace what it has: JSON lines with line, error,"
+    " message and row, and last_line if a row has several.",
 )
 @click.option(
     "--on-conflict",
@@ -263,8 +276,9 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
         progress("Exporting") as report,
         contextlib.closing(store.scan_plants(on_damaged=on_damaged)) as pages,
     ):
-        total = store.count_plants()
-        exported = 0
+        total, exported = None, 0
+        with contextlib.suppress(StoreUnavailableError):  # the plants may be whole without it
+            total = store.count_plants()
         target.write(form.head)
         for page in pages:
             target.write(form.render(page))

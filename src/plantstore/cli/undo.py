@@ -5,14 +5,14 @@ from functools import partial
 
 import click
 
-from plantstore.change_sets import UndoCounts, Walk, settle
+from plantstore.change_sets import UndoCounts, Walk, is_name, settle
 from plantstore.changes import Result, Swap
 from plantstore.cli.opening import opened_store, progress
 from plantstore.cli.options import settings
 from plantstore.cli.transfer import apply_all
 from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.decision import decide
-from plantstore.errors import BatchRefusedError
+from plantstore.errors import BatchRefusedError, UsageError, quoted
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore
 
@@ -31,6 +31,8 @@ def undo(set_name: str, *, dry_run: bool, database: str, standbys_min: int) -> N
     Each plant gets back what it was before, unless it was changed since. If the command is
     interrupted, run it again.
     """
+    if not is_name(set_name):
+        raise UsageError(f"{quoted(set_name)} is not the name of a set")
     counts = UndoCounts()
     with opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store:
         total = store.read_set(set_name, None, 0).total

@@ -106,13 +106,18 @@ def _sqlite_path(url: str) -> str:
         raise UsageError(
             "--database must be sqlite:///FILE, sqlite:////FILE or postgresql://USER@HOST:PORT/NAME"
         )
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise UsageError("--database must be UTF-8: SQLite takes no other file names") from None
+    require_utf8("--database", os.path.realpath(path))
     if path == ":memory:":
         raise UsageError("--database must be a file: a database in memory would lose every plant")
     return path
+
+
+def require_utf8(what: str, path: str) -> None:
+    """Raise UsageError if SQLite cannot open a path that somebody named."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} must be UTF-8: SQLite takes no other file names") from None
 
 
 def _open_postgres(url: str, policy: SchemaPolicy, **options: Any) -> Store:  # noqa: ANN401 (those of PostgresStore)

@@ -79,7 +79,7 @@ LOOKED_AT_MAX: Final = 100_000
 
 def _require_on(days: int) -> None:
     if not days:
-        message = "The feed of changes is off: the service runs with --changes-keep 0"
+        message = "The feed of changes is off: the service runs with --changes-keep 0, or never ran"
         raise FeedError(ErrorCode.FEED_OFF, message)
 
 

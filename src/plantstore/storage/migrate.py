@@ -48,10 +48,13 @@ class SchemaPolicy(Enum):
     """
 
     MIGRATE = "migrate"
-    """Create the store if there is none. Apply missing migrations."""
+    """Create the store if there is none. Apply missing migrations, and complete the index."""
 
     CREATE = "create"
     """Create the store if there is none. Require a schema that is up to date."""
+
+    COMPLETE = "complete"
+    """Require a store whose schema is up to date. Complete its index."""
 
     REQUIRE = "require"
     """Require a store whose schema is up to date."""
@@ -150,19 +153,18 @@ def prepare(
     if policy is SchemaPolicy.ACCEPT:
         return
     started_at = monotonic()
-    if version == newest:
-        if schema.is_complete():
-            return
-    elif policy is SchemaPolicy.MIGRATE:
+    is_old = version < newest
+    if is_old:
+        if policy is not SchemaPolicy.MIGRATE:
+            raise SchemaOutdatedError(
+                f"{schema.database} has schema {version}, but {newest} is needed."
+                " Run: plantstore migrate"
+            )
         _migrate(schema, version, observe)
-    else:
-        raise SchemaOutdatedError(
-            f"{schema.database} has schema {version}, but {newest} is needed."
-            " Run: plantstore migrate"
-        )
-    if not schema.is_complete():
+    if policy in (SchemaPolicy.MIGRATE, SchemaPolicy.COMPLETE) and not schema.is_complete():
         _index(schema, observe, monotonic)
-    observe(Migrated(newest, monotonic() - started_at))
+    if is_old:
+        observe(Migrated(newest, monotonic() - started_at))
 
 
 def _create(schema: Schema, observe: Observer) -> int:

@@ -78,10 +78,10 @@ def require_ours(path: str, name: str, *, may_create: bool) -> None:
     if not stat.S_ISREG(file.st_mode):  # reading a pipe would block
         raise StoreUnavailableError(f"The database cannot be opened: {name} is not a regular file")
     if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-        advice = "run the command as the user of the service"
-        raise StoreUnavailableError(
-            f"The database {name} may not be written by this user; {advice}"
-        )
+        why = "may not be written by this user; run the command as the user of the service"
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            why = "is on a read-only file system; copy it first"
+        raise StoreUnavailableError(f"The database {name} {why}")
     if file.st_size and not _will_be_emptied(f"{path}-journal"):
         with opened(path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]) as database:
             _require_our_header(database.xRead(min(_HEADER_BYTES, file.st_size), 0), name)

@@ -105,14 +105,14 @@ def _is_in(present: str | None, tags: frozenset[str]) -> bool:
     return present is not None and (tags == ANY or present in tags)
 
 
-class Replacement(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Replacement(msgspec.Struct, frozen=True, gc=False):
     """Replace the plant that has this id."""
 
     id: int
     plant: Plant
 
 
-class Upsert(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Upsert(msgspec.Struct, frozen=True, gc=False):
     """Store a plant, and replace the one that has its id, if any.
 
     With `keeps_tag`, the tag of a plant that is replaced stays as it is.
@@ -127,13 +127,13 @@ class Upsert(msgspec.Struct, frozen=True, gc=False, tag=True):
         return self.plant.id
 
 
-class Deletion(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Deletion(msgspec.Struct, frozen=True, gc=False):
     """Delete the plant that has this id."""
 
     id: int
 
 
-class Patch(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Patch(msgspec.Struct, frozen=True, gc=False):
     """Change single members of the plant that has this id."""
 
     id: int
@@ -144,7 +144,7 @@ class Patch(msgspec.Struct, frozen=True, gc=False, tag=True):
 UnconditionalChange: TypeAlias = Upsert | Replacement | Patch | Deletion
 
 
-class Conditional(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Conditional(msgspec.Struct, frozen=True, gc=False):
     """Make a change if the plant with its id fulfils a condition when the change is made.
 
     If a request with If-Match is repeated after a lost response, the plant may differ from the
@@ -161,7 +161,7 @@ class Conditional(msgspec.Struct, frozen=True, gc=False, tag=True):
         return self.change.id
 
 
-class Swap(msgspec.Struct, frozen=True, gc=False, tag=True):
+class Swap(msgspec.Struct, frozen=True, gc=False):
     """Make the plant with this id `after`, if it is `before`; None stands for no plant.
 
     If `before` is UNSET, the plant may be anything. If it is `after` already, the change counts as
@@ -187,7 +187,7 @@ class Swap(msgspec.Struct, frozen=True, gc=False, tag=True):
 SingleChange: TypeAlias = NewPlant | UnconditionalChange | Conditional | Swap
 
 
-class InSet(msgspec.Struct, frozen=True, gc=False, tag=True):
+class InSet(msgspec.Struct, frozen=True, gc=False):
     """A change in the set with this name (`plantstore.change_sets`)."""
 
     change: SingleChange

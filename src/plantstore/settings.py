@@ -230,8 +230,3 @@ def unknown_variables() -> Iterator[str]:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {_PREFIX}{near[0]}?" if near else ""
             yield f"{variable} is not a setting{hint}"
-
-
-def terminal_takes_colors() -> bool:
-    """Return whether output to a terminal may have colors (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR")

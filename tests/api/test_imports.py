@@ -67,6 +67,13 @@ def block_commits(world: World) -> Gate:
     return gate
 
 
+def test_an_import_without_valid_rows_commits_nothing(world: World) -> None:
+    refused = world.send("POST", "/plants.ndjson", b'{"id":"x"}\n', fields=NDJSON)
+
+    assert refused.json()["refused"] == 1
+    assert not world.told(Committed)
+
+
 def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_settled(
     world: World,
 ) -> None:

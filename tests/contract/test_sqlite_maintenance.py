@@ -1,7 +1,6 @@
 """The check and the backup of a SQLite file, and what a flipped bit does."""
 
 import contextlib
-import os
 from pathlib import Path
 
 import pytest
@@ -255,19 +254,3 @@ def test_a_backup_is_a_consistent_snapshot_during_writes(path: Path, store: SQLi
     assert len(steps) > 20
     with contextlib.closing(SQLiteStore(str(copy))) as copied:
         assert everything(copied) == PLANTS
-
-
-def test_an_unreadable_database_is_refused_with_the_reason(path: Path) -> None:
-    SQLiteStore(str(path)).close()
-    path.chmod(0o200)
-    is_root = os.geteuid() == 0
-    if is_root:  # file modes do not restrict root
-        for folder in path.parents[:3]:
-            folder.chmod(0o755)
-        os.seteuid(65534)
-    try:
-        with pytest.raises(StoreUnavailableError, match="cannot be opened: Permission denied"):
-            SQLiteStore(str(path), SchemaPolicy.ACCEPT)
-    finally:
-        if is_root:
-            os.seteuid(0)

@@ -196,7 +196,11 @@ def test_a_second_name_of_a_database_in_use_is_refused_and_creates_no_file(tmp_p
     [
         (
             *(0o444, 0o555),
-            "may not be written by this user; run the command as the user of the service",
+            "may not be read and written by this user; run the command as the service's user",
+        ),
+        (
+            *(0o222, 0o555),
+            "may not be read and written by this user; run the command as the service's user",
         ),
         (0o666, 0o555, "cannot be opened: attempt to write a readonly database"),
     ],

@@ -469,7 +469,7 @@ def test_a_token_is_kept_until_its_tab_closes_and_signing_out_removes_all_from_a
     expect(page).to_have_title("Sign in · Plant Store")
     field.fill("Zwölf Boxkämpfer €")
     page.keyboard.press("Enter")
-    expect(page.locator("#token-error")).to_contain_text("This token is incomplete")
+    expect(page.locator("#token-error")).to_contain_text("copy all of it, from plst_")
     expect(field).to_be_focused()
     assert_accessible(page)
 

@@ -24,6 +24,7 @@ describe("names are the same as the search folds them", () => {
     ["d'Anjou", "d’Anjou"],
     ["d´Anjou", "d`Anjou"],
     ["d′Anjou", "dAnjou"],
+    ["Kwakˈwala", "Kwakwala"],
     ["بـيت", "بيت"],
     ["Rosa × alba", "Rosa x Alba"],
     ["Rosa ×alba", "rosa x alba"],

@@ -248,6 +248,8 @@ class Batcher(Generic[RequestT, ResultT]):
         another reason, the second one is not run, and has the same error. Requests that were not
         run because the queue is closed have STORE_UNAVAILABLE as their result.
         """
+        if not requests:
+            return []
         async with self._batch_lock:
             if not self._accepts:
                 error = StoreUnavailableError(_STOPPING)

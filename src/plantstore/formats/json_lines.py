@@ -102,7 +102,7 @@ class JsonLinesParser(RowParser):
         first = self._lines + 1
         self._lines += len(lines)
         numbers = [*range(first, first + len(lines))]
-        if len(text) > self._row_bytes_max:
+        if max(map(len, lines), default=0) > self._row_bytes_max:
             lines = [line[: self._line_bytes_max + 1] for line in lines]
         elif (items := self._try_lines(text, lines)) is not None:
             return Rows(numbers, numbers, [*items], [*lines])

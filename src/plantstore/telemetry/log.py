@@ -51,7 +51,6 @@ from plantstore.observe import (
     WorkerFailed,
     migration_progress,
 )
-from plantstore.settings import terminal_takes_colors
 from plantstore.tokens import redact
 
 # Maximum number of lines in the queue: about a second of the access log under full load. Most lines
@@ -206,7 +205,8 @@ def configure_logs() -> "LogQueue":
         structlog.processors.format_exc_info,
         _hide_secrets,
         structlog.dev.ConsoleRenderer(
-            colors=terminal_takes_colors(), exception_formatter=structlog.dev.plain_traceback
+            colors=not os.environ.get("NO_COLOR"),  # https://no-color.org
+            exception_formatter=structlog.dev.plain_traceback,
         )
         if is_watched
         else structlog.processors.JSONRenderer(),

@@ -78,7 +78,7 @@ def require_ours(path: str, name: str, *, may_create: bool) -> None:
     if not stat.S_ISREG(file.st_mode):  # reading a pipe would block
         raise StoreUnavailableError(f"The database cannot be opened: {name} is not a regular file")
     if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-        why = "may not be written by this user; run the command as the user of the service"
+        why = "may not be read and written by this user; run the command as the service's user"
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             why = "is on a read-only file system; copy it first"
         raise StoreUnavailableError(f"The database {name} {why}")

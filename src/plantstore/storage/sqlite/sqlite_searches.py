@@ -360,8 +360,8 @@ def examine_next_query(place: Place) -> str:
 def _sorted(place: Place, key: str = "name_key") -> str:
     """Return the SQL for the next ids and keys that a query of FTS5 finds, in order by name.
 
-    Plants come first for which `key` is NULL. Those without a `name_key`, which another program has
-    removed, are left out.
+    First come plants whose `key` is NULL. A plant without a `name_key`, which another program has
+    removed, is left out.
     """
     comparison = ">" if place.id >= ID_MIN else ">="
     or_far = "" if key == "name_key" else "OR key IS NULL"
@@ -398,7 +398,7 @@ SELECT jsonb_group_array(jsonb_array(id, key)), count(*) = count(key) FROM ({_so
     return None
 
 
-# Its row has the values of that of `examine_next_query`, for the result of `sort_query`.
+# Its row has the values of that of `examine_next_query`, for the result of `_sort`.
 EXAMINE_SORTED: Final = _examine(
     "SELECT value->>0 AS id, value->>1 AS key FROM jsonb_each(:sorted) LIMIT :limit",
     _IDS_AND_KEYS,

@@ -93,3 +93,9 @@ export function focus(selector) {
 export function closePopover() {
   /** @type {?HTMLElement} */ (document.querySelector(":popover-open"))?.hidePopover();
 }
+
+/** Return a new name. Browsers have `randomUUID` on HTTPS only. */
+export function makeName() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

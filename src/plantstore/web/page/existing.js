@@ -1,7 +1,7 @@
 /** What the service has already of the plants of a file: the preview shows this, and asks about it. */
 
 import { client } from "./client.js";
-import { clean } from "./elements.js";
+import { clean, makeName } from "./elements.js";
 import { findAll } from "./listing.js";
 import { findNamed, fold } from "./names.js";
 import { isOfTags } from "./plan.js";
@@ -29,7 +29,7 @@ const PARALLEL = 6;
  * @param {Preview} preview @param {AbortSignal} signal
  */
 export async function findByIds(preview, signal) {
-  const name = isOfTags(preview) && crypto.randomUUID(); // No plant has it.
+  const name = isOfTags(preview) && makeName(); // No plant has it.
   const rows = (preview.rows ?? []).filter(({ fault, isSame }) => !fault && !isSame);
   const changes = rows.map(({ plant }, at) => {
     const id = plant.id || String(PLACEHOLDER + BigInt(at));

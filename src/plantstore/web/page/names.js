@@ -17,12 +17,11 @@ const LETTERS = /** @type {Record<string, string>} */ ({
 
 /** Return what a name has in common with those that differ in case, accents and signs. @param {string} name */
 export function fold(name) {
-  const signed = name.replace(/[`\u00b4\u2032]/g, "'"); // before Unicode takes them apart
-  const upper = signed.normalize("NFKD").toUpperCase(); // also of ß
+  const upper = name.normalize("NFKD").toUpperCase(); // also of ß
   const words = upper
     .toLowerCase()
     .normalize("NFKD")
-    .replace(/[\p{M}\p{Cf}'\u0640\u2018\u2019\u201b\ua78c\u02b9-\u02bf]/gu, "")
+    .replace(/ \u0301|[\p{M}\p{Cf}'`\u0640\u2018\u2019\u201b\u2032\ua78c\u02b9-\u02ff]/gu, "")
     .replace(/[^\0-\x7f]/gu, (letter) => LETTERS[letter] ?? letter)
     .replace(/[^\p{L}\p{N}]+/gu, " ")
     .trim();

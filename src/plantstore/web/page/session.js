@@ -71,7 +71,7 @@ async function enter(token) {
   const isAgain = state.signIn?.isAgain;
   // A browser cannot send it in a header field, so the service cannot refuse it.
   if (/[^\x21-\x7e]/.test(token)) {
-    ask("The token is malformed: it contains invalid characters", isAgain);
+    ask("The token is malformed: copy all of it, from plst_", isAgain);
     return;
   }
   tab?.setItem(TOKEN, token);
@@ -122,12 +122,6 @@ export function SignOut() {
   return html`<button type="button" onclick=${signOutAll}>Sign out</button>`;
 }
 
-/** @param {string} message why a token was refused */
-function describeRefusal(message) {
-  const isCut = message.startsWith("The token is malformed");
-  return isCut ? "This token is incomplete: copy all of it, from plst_" : message;
-}
-
 /** The button that shows the form, or hides it: public plants are read without it. */
 export function Enter() {
   const toggle = () => (state.signIn ? update({ signIn: null }) : ask(""));
@@ -150,7 +144,7 @@ export function SignIn() {
         <label for="token">Access token</label>
         <input id="token" name="token" type="password" autocomplete="off" spellcheck=${false} required
           aria-invalid=${message !== ""} aria-describedby="token-hint token-error" />
-        <p id="token-error" class="error" role="alert">${describeRefusal(message)}</p>
+        <p id="token-error" class="error" role="alert">${message}</p>
         <button class="primary">Sign in</button>
       </form>
       <p id="token-hint" class="hint">

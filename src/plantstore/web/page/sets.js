@@ -16,7 +16,7 @@
 
 import { client } from "./client.js";
 import { Choice, Frame, open } from "./dialogs.js";
-import { countPlants, number, say } from "./elements.js";
+import { countPlants, makeName, number, say } from "./elements.js";
 import { html, renew } from "./html.js";
 import { loadAgain } from "./listing.js";
 import { hasStatus, messageOf, NOT_FOUND } from "./requests.js";
@@ -56,12 +56,6 @@ function findStorage(name) {
   } catch {
     return null;
   }
-}
-
-/** @returns {string} a new name of a set */
-function makeName() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Replace the entry of a set in the list, or remove it. @param {string} set @param {Entry} [entry] */

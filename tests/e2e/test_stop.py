@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
+from support.command import run_program
 from support.load import Load
 from support.postgres import wait_until
 from support.service import Service, serving, stored_plants
@@ -122,18 +122,38 @@ sys.exit(main())
 """
 
 
-def test_a_stop_while_the_event_loop_starts_is_graceful(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", STOPPED_WHILE_THE_EVENT_LOOP_STARTS],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+STOPPED_BEFORE_THE_STORE_IS_OPEN = """
+import importlib
+import logging
+import signal
+import sys
+
+from plantstore.cli import main
+
+
+def stop(*_):
+    logging.getLogger().warning("opening")
+    signal.raise_signal(signal.SIGTERM)
+
+
+importlib.import_module("plantstore.cli.serve").open_store_of = stop
+sys.argv[1:] = ["serve", "--port", "0"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "event"),
+    [
+        (STOPPED_BEFORE_THE_STORE_IS_OPEN, "opening"),
+        (STOPPED_WHILE_THE_EVENT_LOOP_STARTS, "stopped"),
+    ],
+)
+def test_a_stop_during_the_start_is_graceful(tmp_path: Path, program: str, event: str) -> None:
+    ended = run_program(sys.executable, "-c", program, cwd=tmp_path)
 
     *_, last = ended.stderr.splitlines()
-    assert json.loads(last)["event"] == "stopped"
+    assert json.loads(last)["event"] == event
     assert ended.returncode == 0
 
 

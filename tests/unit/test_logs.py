@@ -1,10 +1,13 @@
 """The log: its lines, their queue, and the ids of requests."""
 
 import contextlib
+import itertools
 import os
 import re
 import select
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -229,6 +232,37 @@ def test_without_a_reader_lines_over_the_bound_of_the_queue_are_dropped() -> Non
     assert log.dropped == 10
     assert taken == QUEUE_LINES_MAX
     assert said == LONG_LINE + taken * "a\n"
+
+
+def interrupting(step: int, handle: Callable[[], object]) -> Callable[..., Any]:
+    """Return a function for `sys.settrace` that calls another one at one of the events."""
+    steps = itertools.count()
+
+    def trace(_frame: object, _event: str, _argument: object) -> Any:
+        if next(steps) == step:
+            sys.settrace(None)
+            handle()
+        return trace
+
+    return trace
+
+
+def test_a_handler_of_signals_that_interrupts_a_write_anywhere_can_drain_the_queue() -> None:
+    reader, writer = os.pipe()
+
+    with log_to(writer) as log, os.fdopen(reader, encoding="ascii") as file:
+
+        def drain() -> None:
+            draining = threading.Thread(target=log.drain, args=[60], daemon=True)
+            draining.start()
+            draining.join(10)
+            assert not draining.is_alive()
+
+        for step in range(50):
+            sys.settrace(interrupting(step, drain))
+            log.write("a\n")
+            sys.settrace(None)
+            assert file.readline() == "a\n"
 
 
 @pytest.mark.parametrize("lines", [1, 2 * QUEUE_LINES_MAX])

@@ -51,12 +51,12 @@ LAST_COMMITS_SECONDS: Final = 10.0
 
 def run(settings: Settings) -> None:
     """Serve until a signal stops the process."""
-    # Until the event loop, or the parent of workers, handles signals.
-    for number in stop_signals():
-        signal.signal(number, _exit)
     set_up_memory()
     set_up_sqlite()
     log = configure_logs()
+    # Until the event loop, or the parent of workers, handles signals.
+    for number in stop_signals():
+        signal.signal(number, partial(_exit, log))
     for warning in unknown_variables():
         logging.getLogger(__name__).warning(warning)
     _check_proxies_and_rates(settings)
@@ -127,8 +127,14 @@ def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:
     )
 
 
-def _exit(_signal: int, _frame: object) -> NoReturn:
-    sys.exit(0)
+def _exit(log: LogQueue, _signal: int, _frame: object) -> NoReturn:
+    """End this process, which may have been interrupted anywhere.
+
+    An exception could leave a lock locked, for which the process would then wait forever. All that
+    is on disk is whole at any moment.
+    """
+    log.drain()
+    os._exit(0)
 
 
 def _check_proxies_and_rates(settings: Settings) -> None:

@@ -10,11 +10,11 @@ fails. So a line is only put into a bounded queue, and a thread writes the queue
 Logging never blocks: if the queue is full, the line is dropped and counted.
 
 The thread writes to the file descriptor. Python's own streams have a lock, and the interpreter
-would wait for this lock when it exits.
+would wait for this lock when it exits. The queue is one that a handler of signals may use: it may
+have interrupted a call of the same queue.
 """
 
 import atexit
-import contextlib
 import logging
 import math
 import os
@@ -255,7 +255,7 @@ class LogQueue:
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._lines: queue.Queue[str | threading.Event] = queue.Queue(QUEUE_LINES_MAX)
+        self._lines: queue.SimpleQueue[str | threading.Event] = queue.SimpleQueue()
         self._descriptor = descriptor
         self._lock = threading.Lock()
         self.dropped = 0
@@ -264,9 +264,9 @@ class LogQueue:
 
     def write(self, line: str) -> None:
         """Put a line into the queue, or drop it if the queue is full."""
-        try:
-            self._lines.put_nowait(line)
-        except queue.Full:
+        if self._lines.qsize() < QUEUE_LINES_MAX:
+            self._lines.put(line)
+        else:
             self._drop()
 
     def flush(self) -> None:
@@ -275,9 +275,8 @@ class LogQueue:
     def drain(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until the lines of the queue are written, for about so many seconds at most."""
         written = threading.Event()
-        with contextlib.suppress(queue.Full):
-            self._lines.put(written, timeout=seconds)
-            written.wait(seconds)
+        self._lines.put(written)
+        written.wait(seconds)
 
     def _drop(self) -> None:
         with self._lock:

@@ -14,6 +14,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from support.service import Service
 
+# How long to wait for what a page shall do: a test may have a tenth of a core.
+_WAIT_MS: Final = 120_000
+
 # Without these options Chromium sends requests to its vendor. Its sandbox does not run as root;
 # the tests open only pages of the service.
 _OPTIONS = [
@@ -51,7 +54,7 @@ def running_browser() -> Iterator[Browser]:
     """
     executable = shutil.which(os.environ.get("CHROMIUM", "chromium-headless-shell"))
     assert executable, "the tests drive a browser: apt-get install chromium-headless-shell"
-    expect.set_options(timeout=30_000)
+    expect.set_options(timeout=_WAIT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=_OPTIONS)
         try:
@@ -69,6 +72,7 @@ class Watch:
         self.service_goes_away = False
 
     def watch(self, page: Page) -> None:
+        page.set_default_timeout(_WAIT_MS)
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))

@@ -21,6 +21,7 @@ export function fold(name) {
   const words = upper
     .toLowerCase()
     .normalize("NFKD")
+    // An acute accent alone, which stands for an apostrophe, is a space and a mark by now.
     .replace(/ \u0301|[\p{M}\p{Cf}'`\u0640\u2018\u2019\u201b\u2032\ua78c\u02b9-\u02ff]/gu, "")
     .replace(/[^\0-\x7f]/gu, (letter) => LETTERS[letter] ?? letter)
     .replace(/[^\p{L}\p{N}]+/gu, " ")

@@ -6,6 +6,9 @@
 VERSION = "1.0.0"
 
 TEXTS: dict[str, str] = {
+    "adversary": """the rows with a value of each parameter are new. Of these, 34 miss their bar:
+searches that examine many plants and return few or none, and exports of a tag or a search. A create
+takes less CPU time, so the ratios to it are larger.""",
     "changes": """a create takes less CPU time without the feed, too. So the ratios are about
 the same.""",
     "creates": """no framework is between the connection and the operation. So the event loop

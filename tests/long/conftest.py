@@ -32,7 +32,7 @@ class Findings:
 
     def as_text(self) -> str:
         costs = table(
-            ["request", "client", "bytes in", "in and out", "CPU µs", "ns per byte", "ratio"],
+            ["request", "client", "bytes in", "in and out", "µs", "ns per byte", "ratio", "bar"],
             self.costs,
         )
         kept = table(
@@ -47,11 +47,10 @@ _FINDINGS = """\
 
 ## CPU
 
-The CPU time that all threads of the server need for one request: the median of several. The last
-column is its ratio to the CPU time of a valid create with the same number of bytes, in and out. For
-an import or an undo, it is the ratio to a valid import of the same size, with rows of usual length.
-The limit is 20, and 3 for an import of 500 KiB or more. If a request is sent in many packets, the
-headers of the packets count as bytes too.
+The CPU time that all threads of the server need for one request: the median of several, and its
+ratio to the CPU time of a valid create with the same number of bytes, in and out. For an import or
+an undo, it is the ratio to a valid import of the same size, with rows of usual length. If a request
+is sent in many packets, the headers of the packets count as bytes too.
 
 {costs}
 

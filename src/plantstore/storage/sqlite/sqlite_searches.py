@@ -63,7 +63,7 @@ _KEYS: Final = msgspec.json.Decoder(dict[int, str])
 _IDS: Final = msgspec.json.Decoder(list[int])
 
 # Maximum number of plants that a search examines for one page, and in one statement, and of the
-# bytes of their names and tags. So a page costs at most as much CPU time as thirty creates.
+# bytes of their names and tags. So a page takes a few milliseconds of CPU time at most.
 EXAMINED_MAX: Final = 256
 EXAMINED_BYTES_MAX: Final = 16 * 1024
 

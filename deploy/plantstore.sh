@@ -9,6 +9,7 @@ umask 077
 cd /var/lib/plantstore
 if [ -e /etc/plantstore.env ]; then
     # As systemd does, with or without blanks and quotes around a value. No part of a value is run.
+    settings=$(sed 's/^[[:space:]]*//; s/[[:space:]]*$//; s/[[:space:]]*=[[:space:]]*/=/' /etc/plantstore.env)
     while IFS= read -r line; do
         value=${line#*=}
         case $value in
@@ -18,7 +19,7 @@ if [ -e /etc/plantstore.env ]; then
             [A-Z]*=*) export "${line%%=*}=$value" ;;
         esac
     done << END
-$(sed 's/^[[:space:]]*//; s/[[:space:]]*$//; s/[[:space:]]*=[[:space:]]*/=/' /etc/plantstore.env)
+$settings
 END
 fi
 exec runuser -u plantstore -- /opt/plantstore/.venv/bin/plantstore "$@"

@@ -201,7 +201,7 @@ def order_beginning(text: str) -> str:
     key = order_key(text)
     words = _words_for_order(text)
     if words.endswith(" x"):  # before another word, it is the sign of a hybrid
-        return key.removesuffix("0x")
+        return key.removesuffix("x")
     last = _LAST_NUMBER.search(words)
     if last is None:
         return key

@@ -142,6 +142,10 @@ def test_the_command_of_the_deployment_uses_the_settings_and_the_folder_of_the_s
         (tmp_path / "settings.env").write_text(settings_lines)
         assert f"sqlite:///{name}" in output_of(*command)
         assert (tmp_path / name).exists()
+    # Settings that cannot be read are not the default ones.
+    (tmp_path / "settings.env").unlink()
+    (tmp_path / "settings.env").mkdir()
+    assert run_program(*command).returncode != 0
 
 
 @pytest.mark.parametrize(

@@ -188,11 +188,12 @@ def _bounds_of_previous(request: PageRequest, page: PlantsPage) -> dict[str, obj
     if request.is_before:
         return None if page.end is None else {"before": page.end}
     listing = request.listing
-    if _is_first(request) or listing.place is not None or listing.after is None:
+    if request.until is not None or listing.place is not None or listing.after is None:
         return None
-    # If the plants of the page were deleted, the previous one ends with the plant before them.
-    beyond = listing.after + (-1 if listing.is_descending else 1)
-    before = page.items[0].id if page.items else beyond
+    if page.items:
+        before = page.items[0].id
+    else:  # they were deleted: the previous page ends with the plant before them
+        before = listing.after + (-1 if listing.is_descending else 1)
     return {"before": before} if ID_MIN <= before <= ID_MAX else None
 
 

@@ -21,25 +21,23 @@ def backup(file: Path, database: str, *, force: bool) -> None:
 
     The copy is a consistent snapshot, even while a service uses the database.
     """
-    require_utf8("FILE", str(real_path(file)))
-    for log in (Path(f"{real_path(file)}{suffix}") for suffix in ("-wal", "-journal")):
+    target = real_path(file)
+    require_utf8("FILE", str(target))
+    for log in (Path(f"{target}{suffix}") for suffix in ("-wal", "-journal")):
         if log.exists():  # SQLite would apply it to the copy
             raise OperationError(
                 f"{log} exists: {file} is in use, or was not closed correctly; choose another file"
             )
-    copy = None
-    try:
-        with (
-            opened_store(database, SchemaPolicy.ACCEPT) as store,
-            new_file(file, database, force=force, mode=0o600) as partial,
-        ):
-            with progress("Backing up") as report:
-                copy = store.back_up(str(partial), report)
-            if copy.problems and copy.remedy is not Remedy.REINDEX:
-                raise OperationError("The copy has errors, so it was not kept")
-    finally:
-        if copy is not None:  # a copy is kept even if this cannot be written
+    with (
+        opened_store(database, SchemaPolicy.ACCEPT) as store,
+        new_file(file, database, force=force, mode=0o600) as partial,
+    ):
+        with progress("Backing up") as report:
+            copy = store.back_up(str(partial), report)
+        if copy.problems and copy.remedy is not Remedy.REINDEX:
             _show(copy, database)
+            raise OperationError("The copy has errors, so it was not kept")
+    _show(copy, database)  # the copy is kept even if this cannot be written
     click.echo("The copy has all plants" if copy.problems else "The copy has no errors")
 
 

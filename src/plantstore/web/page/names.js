@@ -17,12 +17,13 @@ const LETTERS = /** @type {Record<string, string>} */ ({
 
 /** Return what a name has in common with those that differ in case, accents and signs. @param {string} name */
 export function fold(name) {
-  const upper = name.normalize("NFKD").toUpperCase(); // also of ß
+  // NFKD makes a space and a mark of an acute accent that stands for an apostrophe.
+  const marked = name.replace(/[\u00b4\u0384\u1ffd]/g, "'").normalize("NFKD");
+  const upper = marked.toUpperCase(); // also of ß
   const words = upper
     .toLowerCase()
     .normalize("NFKD")
-    // An acute accent alone, which stands for an apostrophe, is a space and a mark by now.
-    .replace(/ \u0301|[\p{M}\p{Cf}'`\u0640\u2018\u2019\u201b\u2032\ua78c\u02b9-\u02ff]/gu, "")
+    .replace(/[\p{M}\p{Cf}'`\u0640\u2018\u2019\u201b\u2032\ua78c\u02b9-\u02ff]/gu, "")
     .replace(/[^\0-\x7f]/gu, (letter) => LETTERS[letter] ?? letter)
     .replace(/[^\p{L}\p{N}]+/gu, " ")
     .trim();

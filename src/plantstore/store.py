@@ -64,8 +64,8 @@ MAINTENANCE_RETRY_SECONDS: Final = 1.0
 # Takes the number of the last change in a snapshot, or None if the feed is off.
 OnNumber: TypeAlias = Callable[[int | None], object]
 
-# Takes the number of damaged plants in the next list.
-OnDamaged: TypeAlias = Callable[[int], object]
+# Takes the ids of the damaged plants in the next list.
+OnDamaged: TypeAlias = Callable[[list[int]], object]
 
 
 class Remedy(Enum):

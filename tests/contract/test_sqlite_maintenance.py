@@ -84,7 +84,7 @@ def test_a_flipped_bit_in_a_name_is_found_and_no_reindex_hides_it(path: Path, bi
     flip(path, b"Zea mays", bit)
     flip(path, b"Bed 12", bit)
     said = "the name or tag of 2 plants is not what was stored; ids: 3, 7000"
-    numbers: list[int] = []
+    damaged: list[int] = []
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         for _ in range(2):
@@ -94,12 +94,12 @@ def test_a_flipped_bit_in_a_name_is_found_and_no_reindex_hides_it(path: Path, bi
             copied = store.back_up(str(path.with_name("copy.db")), lambda *_: None)
             assert copied.remedy is Remedy.RESTORE
             assert store.reindex(lambda *_: None) == said
-        for plants in store.scan_plants(on_damaged=numbers.append):
+        for plants in store.scan_plants(on_damaged=damaged.extend):
             assert plants
         store.apply_changes([Replacement(3, Plant("Zea")), Deletion(7_000)])
         assert store.check().remedy is not Remedy.RESTORE
 
-    assert sum(numbers) == 2
+    assert damaged == [3, 7000]
 
 
 def test_each_bit_of_an_id_a_name_and_a_tag_changes_the_checksum() -> None:

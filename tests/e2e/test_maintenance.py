@@ -147,6 +147,7 @@ def test_damaged_plants_are_named_and_their_copy_never_replaces_a_good_one(
     copied = call(tmp_path, "backup", "--force", "copy.db")
     repaired = call(tmp_path, "reindex")
     exported = call(tmp_path, "export", "-")
+    skipped = call(tmp_path, "export", "-", "--skip-damaged")
     with serving(tmp_path) as (service, client):
         assert client.send("GET", "/plants.ndjson").status == 200
         service.wait_for_log("damaged plants exported")
@@ -165,8 +166,12 @@ def test_damaged_plants_are_named_and_their_copy_never_replaces_a_good_one(
     )
     assert exported.returncode == 0
     assert exported.stderr == (
-        "Exported 3 plants\n1 of them are damaged; `plantstore check` names them\n"
+        "Exported 3 plants\n1 damaged plants are among them; `plantstore check` names them\n"
     )
+    assert skipped.stderr == (
+        "Exported 2 plants\n1 damaged plants were left out; `plantstore check` names them\n"
+    )
+    assert [json.loads(line)["id"] for line in skipped.stdout.splitlines()] == [1, 3]
 
 
 def test_a_check_names_reindex_which_repairs_the_index_beside_a_service(

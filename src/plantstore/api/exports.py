@@ -128,8 +128,13 @@ class Exports:
         token, has_begun = request.token, False
         self.limit.acquire(token)
         ends_at = self._monotonic() + EXPORT_SECONDS_MAX
-        damaged: list[int] = []
-        pieces = _pieces(self._store, form, listing, on_number, damaged.append)
+        damaged = 0
+
+        def on_damaged(ids: list[int]) -> None:
+            nonlocal damaged
+            damaged += len(ids)
+
+        pieces = _pieces(self._store, form, listing, on_number, on_damaged)
         try:
             piece, is_last = await self._next_of(pieces, request, ends_at)
             has_begun = True
@@ -138,8 +143,8 @@ class Exports:
             while not is_last:
                 piece, is_last = await self._next_of(pieces, request, ends_at)
                 yield piece
-            if sum(damaged):
-                self._observe(DamagedPlantsExported(sum(damaged)))
+            if damaged:
+                self._observe(DamagedPlantsExported(damaged))
         except Exception as error:
             if not has_begun:
                 raise

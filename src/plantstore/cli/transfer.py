@@ -257,18 +257,23 @@ def apply_all(store: PlantStore, changes: Sequence[Change]) -> list[Result | Bat
 )
 @file_format
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--skip-damaged", is_flag=True, help="Leave out plants that are damaged.")
 @settings("database")
-def export(file: Path, *, file_format: str | None, database: str, force: bool) -> None:
+def export(
+    file: Path, *, file_format: str | None, database: str, force: bool, skip_damaged: bool
+) -> None:
     """Write all plants to a file, in order of id.
 
     The file is a consistent snapshot, even while a service uses the database.
     """
     form = format_of(Path("plants.jsonl") if file == _STANDARD_STREAM else file, file_format)
-    damaged = 0
+    damaged: set[int] = set()  # of the next page
+    damaged_total = 0
 
-    def on_damaged(plants: int) -> None:
-        nonlocal damaged
-        damaged += plants
+    def on_damaged(ids: list[int]) -> None:
+        nonlocal damaged, damaged_total
+        damaged = set(ids)
+        damaged_total += len(ids)
 
     with (
         opened_store(database, SchemaPolicy.ACCEPT) as store,
@@ -281,13 +286,17 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
             total = store.count_plants()
         target.write(form.head)
         for page in pages:
-            target.write(form.render(page))
-            exported += len(page)
+            left_out = damaged if skip_damaged else ()
+            plants = [plant for plant in page if plant.id not in left_out] if left_out else page
+            target.write(form.render(plants))
+            exported += len(plants)
             report(exported, total)
         target.flush()
     click.echo(f"Exported {exported:,} plants", err=True)
-    if damaged:
-        click.echo(f"{damaged:,} of them are damaged; `plantstore check` names them", err=True)
+    if damaged_total:
+        where = "were left out" if skip_damaged else "are among them"
+        message = f"{damaged_total:,} damaged plants {where}; `plantstore check` names them"
+        click.echo(message, err=True)
 
 
 @contextlib.contextmanager

@@ -276,7 +276,7 @@ class SQLiteStore(TokenAndIdTables):
             version = known_version(SQLiteSchema(connection, self._name))
             for plants in scan_pages(connection, listing):
                 if on_damaged is not None and version > VERSION_BEFORE_CHECKSUMS:
-                    on_damaged(len(damaged(connection, plants)))
+                    on_damaged(damaged(connection, plants))
                 yield plants
 
     def has_room_for_export(self) -> bool:

@@ -108,6 +108,28 @@ def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
     assert not any("Traceback" in line or "rror" in line for line in service.log)
 
 
+def test_a_client_that_asks_for_new_keys_again_and_again_is_disconnected(
+    tmp_path: Path, pair: Pair
+) -> None:
+    updates = 0
+    with Service(tmp_path, *pair.options()) as service:
+        command = ["openssl", "s_client", "-connect", f"127.0.0.1:{service.port}"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as client:
+            assert client.stdin
+            assert client.stderr
+            with contextlib.suppress(BrokenPipeError), client.stdin:
+                while updates < 1000:
+                    client.stdin.write(b"K\n")
+                    client.stdin.flush()
+                    if b"KEYUPDATE\n" not in iter(client.stderr.readline, b""):
+                        break
+                    updates += 1
+
+    assert 10 < updates < 1000
+
+
 def test_a_key_is_not_refused_for_a_text_before_it(tmp_path: Path, pair: Pair) -> None:
     """The text beside a PEM block is a comment (RFC 7468 §2)."""
     key = tmp_path / "commented.key"

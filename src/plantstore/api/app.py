@@ -95,8 +95,7 @@ OPERATIONS: Final = (
     Operation("DELETE", _ID, "plants:delete", (), lambda parts: parts.plants.delete),
     Operation("GET", "/changes", change_feed.SCOPE, (), lambda parts: parts.changes.follow),
     Operation("POST", "/changes", CHANGE_SCOPES, _NDJSON, lambda parts: parts.imports.change),
-    # The scopes that it needs depend on the set.
-    Operation("POST", "/undo", ANY_SCOPE, (), lambda parts: parts.undos.run),
+    Operation("POST", "/undo", CHANGE_SCOPES, (), lambda parts: parts.undos.run),
     Operation("POST", "/ids", "plants:create", (), lambda parts: parts.ids.hand_out),
     Operation(
         "GET", "/token", ANY_SCOPE, (), lambda parts: partial(show_token, parts.authenticator)

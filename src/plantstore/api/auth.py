@@ -111,22 +111,17 @@ class Authenticator:
             StoreUnavailableError: the token cannot be looked up.
 
         """
+        is_public = self.public_read and scope == "plants:read"
         try:
-            record = await self.authenticate(request)
+            scopes = (await self.authenticate(request)).scopes
         except RequestError as error:
-            if not self._is_public(scope):
-                raise
-            if error.code is ErrorCode.TOKEN_INVALID:
+            if is_public and error.code is ErrorCode.TOKEN_INVALID:
                 error.headers = _challenge("invalid_token", _PUBLIC)
-            if error.code is not ErrorCode.TOKEN_MISSING:
+            if not is_public or error.code is not ErrorCode.TOKEN_MISSING:
                 raise
         else:
-            if (
-                scope
-                and scope not in record.scopes
-                and record.scopes.isdisjoint(scope.split())
-                and not self._is_public(scope)
-            ):
+            has_scope = not scope or scope in scopes or not scopes.isdisjoint(scope.split())
+            if not has_scope and not is_public:
                 raise RequestError(
                     ErrorCode.SCOPE_MISSING,
                     f"The token lacks the scope {scope.replace(' ', ' or ')}",
@@ -154,9 +149,6 @@ class Authenticator:
             raise _invalid("The token is expired")
         request.token = record.name
         return record
-
-    def _is_public(self, scope: str) -> bool:
-        return self.public_read and scope == "plants:read"
 
     async def _look_up(self, token: str) -> TokenRecord:
         if not is_well_formed(token):

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from plantstore.api.bulk_changes import CHANGE_SCOPES, BulkChanges, Job, Step
+from plantstore.api.bulk_changes import BulkChanges, Job, Step
 from plantstore.api.parameters import (
     CHANGE_SET,
     invalid,
@@ -94,7 +94,7 @@ class Undos:
                 for swap in swaps:
                     if swap.before != swap.after:
                         scopes.update(swap.scopes)
-            await self._bulk.admit(job.request, scopes or {CHANGE_SCOPES})
+            await self._bulk.admit(job.request, scopes)
             await self._bulk.in_thread(self._close_now, name)
         return scopes
 

@@ -59,7 +59,7 @@ class _Columns(NamedTuple):
                 cells = self.fit(cells)
             if not cells or not _is_plain(cells[id_at]):
                 return None
-            tag = "" if tag_at is None else cells[tag_at]
+            tag = "" if tag_at is None or tag_at >= len(cells) else cells[tag_at]
             return try_make_plant(
                 cells[id_at].encode(errors="replace"), cells[name_at], tag or None
             )
@@ -67,13 +67,12 @@ class _Columns(NamedTuple):
         return try_parse
 
     def fit(self, cells: list[str]) -> list[str]:
-        """Return a row with all its cells; nothing if it lacks its name, or has more text.
+        """Return a row; nothing if it lacks its name, or has more text than the header.
 
-        Spreadsheets leave out empty cells at the end of a row, or add some.
+        Spreadsheets leave out empty cells at the end of a row, or add some. So it may lack its tag.
         """
-        if len(cells) <= max(self.id, self.name) or not _is_empty(cells[self.number :]):
-            return []
-        return cells + [""] * (self.number - len(cells))
+        has_name = len(cells) > max(self.id, self.name)
+        return cells if has_name and _is_empty(cells[self.number :]) else []
 
     def make_plant(self, cells: list[str]) -> NewPlant:
         """Return the plant of a row.
@@ -87,7 +86,7 @@ class _Columns(NamedTuple):
             message = f"The row has {cells_found}, but the header has {self.number}"
             raise RequestError(ErrorCode.INVALID_PLANT, message)
         id_, name = fitting[self.id], fitting[self.name]
-        tag = "" if self.tag is None else fitting[self.tag]
+        tag = "" if self.tag is None or self.tag >= len(fitting) else fitting[self.tag]
         try:
             (id_ + name + tag).encode()
             if not _is_plain(id_) and _ROUNDED.fullmatch(id_):

@@ -426,7 +426,9 @@ class Connection(asyncio.Protocol):
                 await self._respond_in_parts(exchange, response, body)
             return
         length = len(body)
-        head = render_head(
+        # Links may be as long as a head, so the cache would be large.
+        render = render_head.__wrapped__ if "Link" in response.fields else render_head
+        head = render(
             response.status,
             tuple(response.fields.items()),
             length,

@@ -160,18 +160,6 @@ class State:
 
     """
 
-    __slots__ = (
-        "after",
-        "deadline",
-        "is_arriving",
-        "is_complete",
-        "is_over",
-        "is_served",
-        "request",
-        "responder",
-        "response",
-    )
-
     def __init__(self, request: RequestState, response: ResponseState) -> None:
         self.request = request
         self.response = response

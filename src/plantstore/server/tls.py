@@ -14,6 +14,13 @@ from typing import Final, cast
 # OpenSSL's buffers keep the size of the most that was ever in them. A record of TLS has as much.
 _PIECE_BYTES: Final = 16 * 1024
 
+# Records without data that a client may send: those of the handshake, and new keys. OpenSSL takes
+# any number, and each costs as much CPU time as a small request.
+_OTHERS_MAX: Final = 100
+
+# The type, the version and the length of a record (RFC 8446 §5.1).
+_HEADER_BYTES: Final = 5
+
 
 class Tls(asyncio.Protocol):
     """The protocol of a socket, and the transport of a connection, from the handshake on.
@@ -30,6 +37,9 @@ class Tls(asyncio.Protocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport
+        self._others = 0  # records without data, and the one that arrives
+        self._header = b""  # the beginning of that of the next record
+        self._skipped = 0  # bytes until it
         self.handshake: asyncio.Future[None] = loop.create_future()
 
     # The protocol of the socket.
@@ -74,14 +84,26 @@ class Tls(asyncio.Protocol):
         pieces: list[bytes] = []
         try:
             for start in range(0, len(data), _PIECE_BYTES):
-                self._incoming.write(data[start : start + _PIECE_BYTES])
+                piece = data[start : start + _PIECE_BYTES]
+                self._count_records(piece)
+                self._incoming.write(piece)
                 with contextlib.suppress(ssl.SSLWantReadError):  # the rest of a record is missing
                     self._read_records(pieces)
                 if self._outgoing.pending:  # such as a new key
                     self._flush()
+                if self._others > _OTHERS_MAX:
+                    raise ssl.SSLError("too many records without data")
         finally:
             if pieces and not self._socket.is_closing():
                 self._protocol.data_received(b"".join(pieces))
+
+    def _count_records(self, data: bytes) -> None:
+        data = self._header + data
+        at = self._skipped
+        while (end := at + _HEADER_BYTES) <= len(data):
+            self._others += 1
+            at = end + int.from_bytes(data[end - 2 : end])
+        self._header, self._skipped = data[at:], max(at - len(data), 0)
 
     def _read_records(self, pieces: list[bytes]) -> None:
         if not self.handshake.done():
@@ -91,6 +113,7 @@ class Tls(asyncio.Protocol):
             if not piece:
                 raise ssl.SSLZeroReturnError
             pieces.append(piece)
+            self._others -= 1  # a read returns the data of one record
 
     def _shake_hands(self) -> None:
         try:

@@ -158,21 +158,12 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
     query = _query(connection, listing)
     if query is None:
         return Page([], None, is_last=True, total=Count(0) if listing.has_total else None)
-    found: list[NewPlant] = []
-    keys: dict[int, str] = {}
-    end: int | Place | None = None
-    examined = _examined if listing.place is None else _examined_by_name
-    for part in examined(connection, query, listing, listing.limit + 1):
-        found += part.plants
-        keys |= part.keys
-        end = part.end
-        if len(found) > listing.limit:
-            found = found[: listing.limit]
-            last = found[-1].id
-            end = last if listing.place is None else Place(keys[last], last)
-            break
-        if part.is_cut:
-            break
+    examine = _examined if listing.place is None else _examined_by_name
+    found, end, keys = examine(connection, query, listing, listing.limit + 1)
+    if len(found) > listing.limit:
+        found = found[: listing.limit]
+        last = found[-1].id
+        end = last if listing.place is None else Place(keys[last], last)
     total = _count(connection, query, listing) if listing.has_total else None
     return Page(found, end, is_last=end is None, total=total)
 
@@ -183,7 +174,7 @@ def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Coun
     if query.is_exact:
         return Count.up_to_max(_matches(connection, query))
     listing = listing._replace(after=None, place=None)
-    [part] = _examined(connection, query, listing, EXAMINED_MAX)
+    part = _examined(connection, query, listing, EXAMINED_MAX)
     return Count(len(part.plants), is_exact=part.end is None)
 
 
@@ -251,40 +242,27 @@ class _Examined(NamedTuple):
     Attributes:
         plants: those that belong to the listing.
         end: the id or the place of the last one examined; None if there are no more.
-        is_cut: whether more of them would not fit on a page.
         keys: those of the names of all examined plants by their ids, if that is the order.
 
     """
 
     plants: list[NewPlant]
     end: int | Place | None
-    is_cut: bool
     keys: dict[int, str]
 
 
 def _examined(
     connection: apsw.Connection, query: _Query, listing: Listing, number: int
-) -> Iterator[_Examined]:
-    """Examine the next plants that a query finds, up to EXAMINED_MAX.
-
-    If the query is exact, `number` of them are examined at once.
-    """
+) -> _Examined:
+    """Examine the next plants that a query finds: `number` of them if it is exact."""
     words = () if query.is_exact else listing.words or ()
-    at_once = number if query.is_exact else EXAMINED_MAX
-    bindings = _bindings(listing, words) | {"match": query.match, "limit": at_once}
+    bindings = _bindings(listing, words) | {"match": query.match, "after": first_id(listing)}
+    bindings["limit"] = number if query.is_exact else EXAMINED_MAX
     wanted = _IS_WANTED if words else _HAS_TAG  # which is faster
-    for _ in range(0, EXAMINED_MAX, at_once):
-        bindings["after"] = first_id(listing)
-        text, examined, last = read_fitting(
-            connection, examine_query(listing, wanted), bindings, _bytes_max(query.is_exact)
-        )
-        is_end = examined < bindings["limit"]
-        yield _Examined(
-            _with_words(text, words), None if is_end else last, bindings["limit"] < at_once, {}
-        )
-        if is_end:
-            return
-        listing = listing._replace(after=last)
+    text, examined, last = read_fitting(
+        connection, examine_query(listing, wanted), bindings, _bytes_max(query.is_exact)
+    )
+    return _Examined(_with_words(text, words), last if examined == bindings["limit"] else None, {})
 
 
 def _bindings(listing: Listing, words: Sequence[str] = ()) -> dict[str, Any]:
@@ -448,7 +426,7 @@ def _scan_ids(
 
 def _examined_by_name(
     connection: apsw.Connection, query: _Query, listing: Listing, number: int
-) -> Iterator[_Examined]:
+) -> _Examined:
     """Examine the next plants in order by name, as `_examined` does.
 
     Those that the query finds are sorted, unless they are too many: then all plants are examined.
@@ -468,7 +446,7 @@ def _examined_by_name(
     if examined == bindings["limit"]:
         last, key = [*keys.items()][-1]
         end = Place(key, last)
-    yield _Examined(_with_words(text, words), end, bindings["limit"] < at_once, keys)
+    return _Examined(_with_words(text, words), end, keys)
 
 
 def _bindings_of(place: Place) -> dict[str, Any]:

@@ -17,12 +17,14 @@ def main() -> None:
     port, token, number = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin, selectors.EVENT_READ)
-    silent = set()
     for _ in range(number):
         follower = socket.create_connection(("127.0.0.1", port))
         follower.sendall(REQUEST.format(token=token).encode())
+        begin = follower.recv(200)
+        if not begin.startswith(b"HTTP/1.1 200 "):
+            sys.exit(f"A stream was refused: {begin!r}")
         selector.register(follower, selectors.EVENT_READ)
-        silent.add(follower)
+    print("ready", flush=True)
     buffer = bytearray(1024 * 1024)
     while True:
         for key, _ in selector.select():
@@ -31,12 +33,6 @@ def main() -> None:
                 return
             if not stream.recv_into(buffer):
                 sys.exit("A stream has ended")
-            if stream in silent:
-                if not buffer.startswith(b"HTTP/1.1 200 "):
-                    sys.exit(f"A stream was refused: {bytes(buffer[:200])!r}")
-                silent.remove(stream)
-                if not silent:
-                    print("ready", flush=True)
 
 
 if __name__ == "__main__":

@@ -51,10 +51,11 @@ def test_a_replacement_removes_an_absent_tag_and_a_patch_one_that_is_null(
     world: World, method: str, body: bytes, after: NewPlant
 ) -> None:
     world.put_in(FIR)
+    token = world.add_token("updates", "plants:update")
     tagged = {} if after.tag is None else {"tag": after.tag}
 
     for _ in range(2):  # the second time as a retry of a client that got no response
-        answer = world.send(method, "/plants/1", body)
+        answer = world.send(method, "/plants/1", body, token=token)
 
         assert (answer.status_code, answer.json()) == (200, {"name": after.name} | tagged)
         assert answer.headers["ETag"] == entity_tag(after.name, after.tag)

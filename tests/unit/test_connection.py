@@ -9,6 +9,7 @@ import pytest
 from plantstore.errors import ClientGoneError, ErrorCode, RequestError
 from plantstore.messages import Request, Response, pieces
 from plantstore.server.connection import PIECE_BYTES
+from plantstore.server.http11 import render_head
 from support.virtual_time import EVERYTHING, GET, FakeTransport, Served, responding
 from support.wire import chunk, head
 
@@ -556,3 +557,20 @@ def test_requests_hold_at_most_twice_the_limit_in_whatever_order_they_come() -> 
             served.run()
 
             assert served.budget.incoming_bytes <= 2 * limit
+
+
+def test_heads_with_links_are_not_cached() -> None:
+    """They may be as long as the head of a request, and differ."""
+
+    async def respond(_request: Request) -> Response:
+        return Response(200, {"Link": '</plants>; rel="first"'})
+
+    render_head.cache_clear()
+    with Served(respond) as served:
+        client = served.connect()
+        client.arrive(GET)
+        client.read(EVERYTHING)
+        served.run()
+
+    assert b"</plants>" in client.sent
+    assert render_head.cache_info().currsize == 0

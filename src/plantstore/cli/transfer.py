@@ -286,8 +286,7 @@ def export(
             total = store.count_plants()
         target.write(form.head)
         for page in pages:
-            left_out = damaged if skip_damaged else ()
-            plants = [plant for plant in page if plant.id not in left_out] if left_out else page
+            plants = [each for each in page if each.id not in damaged] if skip_damaged else page
             target.write(form.render(plants))
             exported += len(plants)
             report(exported, total)

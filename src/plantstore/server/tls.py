@@ -37,7 +37,7 @@ class Tls(asyncio.Protocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport
-        self._others = 0  # records without data, and the one that arrives
+        self._others = 0  # records of which no data was read
         self._header = b""  # the beginning of that of the next record
         self._skipped = 0  # bytes until it
         self.handshake: asyncio.Future[None] = loop.create_future()
